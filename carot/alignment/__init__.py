@@ -1,0 +1,25 @@
+"""The method itself: tensors in, tensors out."""
+
+from carot.alignment.aligner import (
+    Aligner,
+    Alignment,
+    LayerAligner,
+    ModelIdentity,
+    TransportSettings,
+)
+from carot.alignment.fit import LayerFitter, sentence_vectors
+from carot.alignment.subspace import LanguageSubspace
+from carot.alignment.transport import perplexity_filter, unbalanced_sinkhorn
+
+__all__ = [
+    "Aligner",
+    "Alignment",
+    "LanguageSubspace",
+    "LayerAligner",
+    "LayerFitter",
+    "ModelIdentity",
+    "TransportSettings",
+    "perplexity_filter",
+    "sentence_vectors",
+    "unbalanced_sinkhorn",
+]

@@ -1,0 +1,5 @@
+"""Parallel text."""
+
+from carot.corpora.parallel import ParallelCorpus
+
+__all__ = ["ParallelCorpus"]

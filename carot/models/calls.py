@@ -1,0 +1,77 @@
+"""What the model is called with, seen from inside: for steering calls that other code makes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from carot.errors import CarotError
+from carot.models.anatomy import Anatomy, without_adapter
+from carot.models.encoding import content_mask
+
+
+class ObservedCall:
+    """The running call: its token ids, masks, and whether it is a prefill.
+
+    Parameters
+    ----------
+    special : set of int
+        Ids that are never content.
+    """
+
+    def __init__(self, special: set[int]) -> None:
+        self._special = special
+        self._input_ids: Tensor | None = None
+        self._attention_mask: Tensor | None = None
+        self.is_prefill = True
+
+    def observe(self, arguments: dict[str, Any]) -> None:
+        """Take what a module is called with; inner modules only add to what outer ones were."""
+        ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
+        if ids is not None:
+            self._input_ids, self._attention_mask = ids, None
+        if isinstance(mask, Tensor) and mask.dim() == 2:
+            self._attention_mask = mask
+        cache = arguments.get("cache", arguments.get("past_key_values"))
+        self.is_prefill = cache is None or int(cache.get_seq_length()) == 0
+
+    @property
+    def content_mask(self) -> Tensor:
+        """Content tokens of the call, boolean, shape (rows, S)."""
+        if self._input_ids is None:
+            raise CarotError(
+                "the model was called without input_ids inside intervene(); expected token ids, "
+                "which say what is content"
+            )
+        mask = self._attention_mask
+        if mask is None:
+            mask = torch.ones_like(self._input_ids)
+        if mask.shape != self._input_ids.shape:
+            raise CarotError(
+                f"attention_mask has shape {tuple(mask.shape)} and input_ids "
+                f"{tuple(self._input_ids.shape)} inside intervene(); expected a prefill in one pass"
+            )
+        return content_mask(self._input_ids, mask, self._special)
+
+
+@contextmanager
+def observed_calls(anatomy: Anatomy, special: set[int]) -> Iterator[ObservedCall]:
+    """Watch the calls of the model, of what an adapter wraps, and of its decoder, in this thread."""
+    call, owner = ObservedCall(special), threading.get_ident()
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if threading.get_ident() == owner:
+            positional = {"input_ids": args[0]} if args else {}
+            call.observe(positional | kwargs)
+
+    with ExitStack() as stack:
+        modules = (anatomy.model, without_adapter(anatomy.model), anatomy.decoder)
+        for module in dict.fromkeys(modules):
+            handle = module.register_forward_pre_hook(before, with_kwargs=True)
+            stack.callback(handle.remove)
+        yield call

