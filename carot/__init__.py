@@ -1,4 +1,4 @@
-"""carot makes a multilingual language model answer as well in any language as it does in English."""
+"""Make a multilingual language model answer as well in any language as it does in English."""
 
 from importlib.metadata import version as _version
 

@@ -1,13 +1,8 @@
 """The method itself: tensors in, tensors out."""
 
-from carot.alignment.aligner import (
-    Aligner,
-    Alignment,
-    LayerAligner,
-    ModelIdentity,
-    TransportSettings,
-)
+from carot.alignment.aligner import Aligner, ModelIdentity
 from carot.alignment.fit import LayerFitter, sentence_vectors
+from carot.alignment.layer import Alignment, LayerAligner, TransportSettings
 from carot.alignment.subspace import LanguageSubspace
 from carot.alignment.transport import perplexity_filter, unbalanced_sinkhorn
 

@@ -8,7 +8,7 @@ import torch
 from concept_erasure import LeaceFitter
 from torch import Tensor
 
-from carot.alignment.aligner import LayerAligner
+from carot.alignment.layer import LayerAligner
 from carot.alignment.subspace import LanguageSubspace
 from carot.errors import CarotError
 
@@ -36,7 +36,8 @@ def sentence_vectors(hidden: Tensor, mask: Tensor) -> Tensor:
     position = mask.cumsum(-1).masked_fill(~mask, 0).double()  # (B, tokens)
     weight = position / position.sum(-1, keepdim=True)
     states = hidden.double().masked_fill(~mask.unsqueeze(-1), 0)
-    return (weight.unsqueeze(-1) * states).sum(-2)
+    vectors: Tensor = (weight.unsqueeze(-1) * states).sum(-2)
+    return vectors
 
 
 class LayerFitter:
@@ -120,7 +121,8 @@ class LayerFitter:
         assert scatter is not None  # noqa: S101 - the LEACE method always tracks it
         covariance = (scatter + scatter.T) / (2 * (self.count - 1))
         projection = torch.eye(len(scatter), dtype=scatter.dtype) - subspace.left @ subspace.right
-        return projection @ covariance @ projection.T
+        erased: Tensor = projection @ covariance @ projection.T
+        return erased
 
 
 def whitening(covariance: Tensor) -> Tensor:
@@ -130,4 +132,5 @@ def whitening(covariance: Tensor) -> Tensor:
     if not largest > 0:
         raise CarotError("all sentence vectors are the same; expected varied sentences")
     kept = eigenvalues > RELATIVE_EIGENVALUE * largest
-    return eigenvectors[:, kept] / eigenvalues[kept].sqrt()
+    whitened: Tensor = eigenvectors[:, kept] / eigenvalues[kept].sqrt()
+    return whitened

@@ -46,7 +46,7 @@ class LanguageSubspace:
         return hidden - (hidden - self.bias) @ self.right.mT @ self.left.mT
 
     def split(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (A, S), the language-agnostic and the language-specific part of (..., d) states."""
+        """Return (A, S): the language-agnostic and language-specific parts of (..., d) states."""
         agnostic = self.agnostic(hidden)
         return agnostic, hidden - agnostic
 

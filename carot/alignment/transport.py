@@ -2,7 +2,7 @@
 
 Shapes: B pairs, m target tokens (rows of the plan), n source tokens (columns). Masks are boolean,
 True where a token takes part. Everything is computed in the dtype of the cost, which
-:meth:`carot.alignment.aligner.LayerAligner.align` makes at least float32.
+:meth:`carot.alignment.layer.LayerAligner.align` makes at least float32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 Solver = Literal["auto", "scaling", "log", "pot"]
 
 SCALING_LIMIT = 60.0
-"""Largest cost / epsilon for plain matrix scaling in float32: exp(-60) is 1e-26, far from underflow."""
+"""Largest cost / epsilon for plain matrix scaling: exp(-60) is 1e-26, no underflow in float32."""
 
 MAX_ITERATIONS = 1000
 """As in POT: iterations after which the solver stops without having converged."""
@@ -134,24 +134,26 @@ def _uniform(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _matrix_scaling(cost: Tensor, p: Tensor, q: Tensor, epsilon: float, phi: float) -> Tensor:
-    """u = (K v)^-phi, v = (K^T u)^-phi with K = p q^T exp(-C / eps), whose masked cells are 0."""
-    column, row = p.unsqueeze(-1), q.unsqueeze(-1)  # (B, m, 1), (B, n, 1)
-    kernel = torch.exp(cost / -epsilon)
-    rows_kernel = kernel * row.mT  # (B, m, n): sums over the source with weight q
-    columns_kernel = (kernel * column).mT.contiguous()  # (B, n, m)
-    u, v = torch.ones_like(column), torch.ones_like(row)
+    """Iterate on scalings.
+
+    u = (K (q v))^-phi, v = (K^T (p u))^-phi, K = exp(-C / eps); T = diag(p u) K diag(q v).
+    """
+    kernel = torch.exp(cost / -epsilon)  # (B, m, n)
+    product = torch.empty_like(kernel)
+    row, column = p.unsqueeze(-1), q.unsqueeze(-2)  # (B, m, 1), (B, 1, n)
+    u, v = torch.ones_like(row), torch.ones_like(column)
+    # Below: for many small matrices a product and a sum are several times faster than matmul; and
+    # the sums of a pair without tokens are 0, which must not become infinite.
+    tiny = torch.finfo(cost.dtype).tiny
     for iteration in range(1, MAX_ITERATIONS + 1):
         previous = u
-        u = _power(rows_kernel @ v, -phi)
-        v = _power(columns_kernel @ u, -phi)
+        u = torch.mul(kernel, column * v, out=product).sum(-1, keepdim=True)
+        u = u.clamp_min_(tiny).pow_(-phi)
+        v = torch.mul(kernel, row * u, out=product).sum(-2, keepdim=True)
+        v = v.clamp_min_(tiny).pow_(-phi)
         if iteration % CHECK_EVERY == 0 and _relative_change(u, previous) < TOLERANCE:
             break
-    return (u * column) * kernel * (v * row).mT
-
-
-def _power(scaling: Tensor, exponent: float) -> Tensor:
-    """Raise to a power; the sums of a pair without tokens are 0 and become 1."""
-    return torch.where(scaling > 0, scaling, 1).pow_(exponent)
+    return (row * u) * kernel * (column * v)
 
 
 def _relative_change(new: Tensor, old: Tensor) -> float:
@@ -159,7 +161,11 @@ def _relative_change(new: Tensor, old: Tensor) -> float:
 
 
 def _log_potentials(cost: Tensor, p: Tensor, q: Tensor, epsilon: float, phi: float) -> Tensor:
-    """f = -phi LSE_j(-C/eps + g + log q), g = -phi LSE_i(-C/eps + f + log p)."""
+    """Iterate on log scalings.
+
+    f = -phi LSE_j(-C/eps + g + log q), g = -phi LSE_i(-C/eps + f + log p);
+    T = p q^T exp(-C/eps + f + g).
+    """
     log_kernel = cost / -epsilon
     log_p, log_q = p.log().unsqueeze(-1), q.log().unsqueeze(-2)  # (B, m, 1), (B, 1, n)
     f, g = torch.zeros_like(log_p), torch.zeros_like(log_q)
@@ -195,7 +201,7 @@ def _solve_with_pot(
 
 
 def perplexity(plan: Tensor, dim: int) -> Tensor:
-    """exp of the entropy of the plan's rows (dim -1) or columns (dim -2), each normalised to sum 1.
+    """Exponentiate the entropy of a plan's rows (dim -1) or columns (dim -2), scaled to sum 1.
 
     Returns shape (B, m) or (B, n); 0 for a row or column without mass.
     """

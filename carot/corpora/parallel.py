@@ -105,7 +105,9 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
     def __repr__(self) -> str:
         return f"ParallelCorpus({self.name!r}, {len(self)} sentences, languages={self.languages})"
 
-    def select(self, languages: Sequence[str] | None = None, limit: int | None = None) -> ParallelCorpus:
+    def select(
+        self, languages: Sequence[str] | None = None, limit: int | None = None
+    ) -> ParallelCorpus:
         """Return some of the languages, and the first ``limit`` sentences."""
         chosen = self.languages if languages is None else languages
         return ParallelCorpus(
@@ -154,14 +156,14 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
         languages: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> ParallelCorpus:
-        """Read rows ``{"en": "...", "es": "..."}``; other keys are ignored when languages are named.
+        """Read rows ``{"en": "...", "es": "..."}``.
 
         Parameters
         ----------
         path : path
             A JSON-lines file.
         languages : sequence of str, optional
-            By default the keys of the first row, without ``id``.
+            Which keys; by default those of the first row, without ``id``.
         limit : int, optional
             Keep this many sentences.
         """
@@ -172,9 +174,7 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
         for number, row in enumerate(rows, 1):
             for language in chosen:
                 if not isinstance(row.get(language), str):
-                    raise CarotError(
-                        f"{path}, row {number}: {_unknown(language, row, 'the row')}"
-                    )
+                    raise CarotError(f"{path}, row {number}: {_unknown(language, row, 'the row')}")
         texts = {language: [row[language] for row in rows] for language in chosen}
         return cls(texts, name=str(path), limit=limit)
 

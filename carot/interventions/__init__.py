@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -48,6 +49,10 @@ def get_intervention(name: str, **settings: Any) -> Intervention:
     """Make an intervention by name; settings are the fields of its class."""
     if name not in _REGISTRY:
         raise CarotError(f"no intervention {name!r}; expected one of {', '.join(_REGISTRY)}")
+    known = [field.name for field in fields(_REGISTRY[name])]
+    for setting in settings:
+        if setting not in known:
+            raise CarotError(f"{name} has no setting {setting!r}; expected {', '.join(known)}")
     intervention: Intervention = _REGISTRY[name](**settings)
     return intervention
 

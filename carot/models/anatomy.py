@@ -52,6 +52,12 @@ class Anatomy:
         length = getattr(self.config, "max_position_embeddings", None)
         return int(length) if length else None
 
+    @property
+    def input_device(self) -> torch.device:
+        """Where token ids go: the device of the input embedding."""
+        device: torch.device = without_adapter(self.model).get_input_embeddings().weight.device
+        return device
+
     def device_of(self, layer: int) -> torch.device:
         """The device that a layer's output lies on."""
         parameter = next(self.layers[layer].parameters(), None)
@@ -71,7 +77,7 @@ class Anatomy:
     def identity(self) -> ModelIdentity:
         """Describe the model, so that an aligner can tell it from another."""
         return ModelIdentity(
-            name=str(getattr(self.config, "_name_or_path", "") or self.model.config._name_or_path),
+            name=str(without_adapter(self.model).config._name_or_path),
             model_type=str(self.config.model_type),
             hidden_size=self.hidden_size,
             num_layers=len(self.layers),
@@ -81,11 +87,10 @@ class Anatomy:
 
 def text_config(model: nn.Module) -> Any:
     """Return the config of the text decoder; a multimodal model nests it."""
-    config: Any = model.config
-    return config.get_text_config(decoder=True)
+    return without_adapter(model).config.get_text_config(decoder=True)
 
 
-def without_adapter(model: nn.Module) -> nn.Module:
+def without_adapter(model: nn.Module) -> Any:
     """Return the Hugging Face model inside a PEFT wrapper, or the model itself."""
     unwrap = getattr(model, "get_base_model", None)
     return unwrap() if callable(unwrap) else model
@@ -139,7 +144,7 @@ def dissect(model: nn.Module, layers_path: str | None = None) -> Anatomy:
     return Anatomy(model, decoder, found[0], names[id(found[0])])
 
 
-def _at_path(model: nn.Module, base: nn.Module, path: str) -> Anatomy:
+def _at_path(model: nn.Module, base: Any, path: str) -> Anatomy:
     try:
         layers = base.get_submodule(path)
     except AttributeError:
@@ -161,8 +166,8 @@ def _module_lists(base: nn.Module) -> list[str]:
     ]
 
 
-def _fingerprint(base: nn.Module) -> list[float]:
-    embedding = base.get_input_embeddings()  # type: ignore[operator]
+def _fingerprint(base: Any) -> list[float]:
+    embedding = base.get_input_embeddings()
     weight = getattr(embedding, "weight", None)
     if weight is None or weight.is_meta or not weight.is_floating_point():
         return []
@@ -174,6 +179,12 @@ def _fingerprint(base: nn.Module) -> list[float]:
 def accepts(function: Any, name: str) -> bool:
     """Whether a callable names a parameter."""
     return name in inspect.signature(function).parameters
+
+
+def last_position_only(model: nn.Module) -> dict[str, int]:
+    """Return the forward argument that limits logits to the last position, where there is one."""
+    limits = accepts(without_adapter(model).forward, "logits_to_keep")
+    return {"logits_to_keep": 1} if limits else {}
 
 
 def cache_argument(model: nn.Module) -> str:

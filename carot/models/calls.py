@@ -40,28 +40,39 @@ class ObservedCall:
         cache = arguments.get("cache", arguments.get("past_key_values"))
         self.is_prefill = cache is None or int(cache.get_seq_length()) == 0
 
-    @property
-    def content_mask(self) -> Tensor:
-        """Content tokens of the call, boolean, shape (rows, S)."""
+    def content_mask_of(self, prompts: int) -> Tensor:
+        """Content tokens of the call's prompts, boolean, shape (prompts, S).
+
+        Parameters
+        ----------
+        prompts : int
+            How many there are; the call has a multiple of their rows, each repeated in place.
+        """
         if self._input_ids is None:
             raise CarotError(
                 "the model was called without input_ids inside intervene(); expected token ids, "
                 "which say what is content"
             )
-        mask = self._attention_mask
+        ids, mask = self._input_ids, self._attention_mask
         if mask is None:
-            mask = torch.ones_like(self._input_ids)
-        if mask.shape != self._input_ids.shape:
+            mask = torch.ones_like(ids)
+        if ids.shape[0] % prompts:
             raise CarotError(
-                f"attention_mask has shape {tuple(mask.shape)} and input_ids "
-                f"{tuple(self._input_ids.shape)} inside intervene(); expected a prefill in one pass"
+                f"the model was called with {ids.shape[0]} rows inside intervene() with {prompts} "
+                "English texts; expected as many, or a multiple"
             )
-        return content_mask(self._input_ids, mask, self._special)
+        if mask.shape != ids.shape:
+            raise CarotError(
+                f"attention_mask has shape {tuple(mask.shape)} and input_ids {tuple(ids.shape)} "
+                "inside intervene(); expected a prefill in one pass"
+            )
+        repeats = ids.shape[0] // prompts
+        return content_mask(ids[::repeats], mask[::repeats], self._special)
 
 
 @contextmanager
 def observed_calls(anatomy: Anatomy, special: set[int]) -> Iterator[ObservedCall]:
-    """Watch the calls of the model, of what an adapter wraps, and of its decoder, in this thread."""
+    """Watch, in this thread, the calls of the model, of what an adapter wraps, and its decoder."""
     call, owner = ObservedCall(special), threading.get_ident()
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Texts to padded batches: token ids, attention masks, position ids, and which tokens are content."""
+"""Texts to padded batches: token ids, masks, position ids, and which tokens are content."""
 
 from __future__ import annotations
 

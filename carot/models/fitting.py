@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,7 @@ from carot.alignment import Aligner, LayerFitter, sentence_vectors
 from carot.corpora import ParallelCorpus
 from carot.errors import CarotError
 from carot.models import tracing
-from carot.models.anatomy import accepts, dissect, without_adapter
+from carot.models.anatomy import dissect, last_position_only
 from carot.models.encoding import Batch, encode
 from carot.progress import track
 
@@ -75,20 +76,13 @@ def fit_aligner(
     anatomy = dissect(model, layers_path)
     chosen = default_layers(len(anatomy.layers)) if layers is None else sorted(layers)
     anatomy.check_layers(chosen)
-    fitters = {
-        layer: LayerFitter(anatomy.hidden_size, len(corpus.languages)) for layer in chosen
-    }
+    fitters = {layer: LayerFitter(anatomy.hidden_size, len(corpus.languages)) for layer in chosen}
     modules = {layer: anatomy.layers[layer] for layer in chosen}
-    device = without_adapter(model).get_input_embeddings().weight.device  # type: ignore[operator]
-    limit = {"logits_to_keep": 1} if accepts(without_adapter(model).forward, "logits_to_keep") else {}
-    batches = _batches(tokenizer, corpus, batch_size, max_length, device)
-    with track(
-        "fitting", len(corpus) * len(corpus.languages), enabled=progress
-    ) as advance:
+    options = {"use_cache": False} | last_position_only(model)
+    batches = _batches(tokenizer, corpus, batch_size, max_length, anatomy.input_device)
+    with track("fitting", len(corpus) * len(corpus.languages), enabled=progress) as advance:
         for batch, labels in batches:
-            states = tracing.read(
-                modules, lambda batch=batch: model(**batch.model_inputs(), use_cache=False, **limit)
-            )
+            states = tracing.read(modules, partial(model, **batch.model_inputs(), **options))
             for layer, hidden in states.items():
                 vectors = sentence_vectors(hidden, batch.content_mask.to(hidden.device))
                 _update(fitters[layer], vectors, labels, layer)
@@ -120,9 +114,7 @@ def _batches(
 ) -> Iterator[tuple[Batch, list[int]]]:
     """Yield batches of sentences of like length, with the index of each one's language."""
     languages = corpus.languages
-    sentences = [
-        (label, row) for row in range(len(corpus)) for label in range(len(languages))
-    ]
+    sentences = [(label, row) for row in range(len(corpus)) for label in range(len(languages))]
     for start in range(0, len(sentences), WINDOW):
         window = [
             (label, row, corpus[languages[label]][row])

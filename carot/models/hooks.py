@@ -36,7 +36,7 @@ def with_states(output: Any, states: Tensor) -> Any:
 def registered(
     layers: Mapping[int, nn.Module], on_output: Callable[[int, Any], Any]
 ) -> Iterator[None]:
-    """Call ``on_output(layer, output)`` after each layer, in this thread; None leaves the output."""
+    """Call ``on_output(layer, output)`` after each layer, in this thread; None changes nothing."""
     owner = threading.get_ident()
     with ExitStack() as stack:
         for index, layer in layers.items():
@@ -66,7 +66,7 @@ def read(layers: Mapping[int, nn.Module], call: Callable[[], Any]) -> dict[int, 
 
 
 def replace(layers: Mapping[int, nn.Module], edit: Edit, call: Callable[[], Any]) -> Any:
-    """Run ``call``; the first time each layer runs (the prefill), its states go through ``edit``."""
+    """Run ``call``; when a layer runs first (the prefill), its states go through ``edit``."""
     waiting = set(layers)
 
     def swap(index: int, output: Any) -> Any:

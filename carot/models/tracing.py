@@ -55,7 +55,7 @@ def read(layers: Mapping[int, nn.Module], call: Callable[[], Any]) -> dict[int, 
 
 
 def replace(layers: Mapping[int, nn.Module], edit: Edit, call: Callable[[], Any]) -> Any:
-    """Run ``call``; the first time each layer runs (the prefill), its states go through ``edit``."""
+    """Run ``call``; when a layer runs first (the prefill), its states go through ``edit``."""
     with _observed(layers) as (root, envoys):
         with root.trace(call, fn=_run) as tracer:
             for index, envoy in envoys.items():

@@ -1,0 +1,159 @@
+"""The steps of one steered call: encode, read the English states, replace the prefill's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from carot.alignment import Aligner, Alignment
+from carot.interventions import Intervention
+from carot.models.anatomy import Anatomy, last_position_only
+from carot.models.encoding import Batch, Span, encode
+
+
+@dataclass(frozen=True)
+class EnglishStates:
+    """English states of the steered rows of one batch, ready to be moved.
+
+    Parameters
+    ----------
+    rows : Tensor
+        Shape (R,): the rows of the batch that are steered.
+    states : dict of int to Tensor
+        For each layer, shape (R, n, d).
+    batch : Batch
+        The encoded English texts, R rows.
+    """
+
+    rows: Tensor
+    states: dict[int, Tensor]
+    batch: Batch
+
+
+class Steerer:
+    """Knows how to steer one model at some layers; holds nothing of a call.
+
+    Parameters
+    ----------
+    anatomy : Anatomy
+        The model's parts.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer.
+    aligner : Aligner
+        Fitted on the model.
+    layers : sequence of int
+        Layers at which the prefill is steered.
+    intervention : Intervention
+        What is done there.
+    backend : module
+        :mod:`carot.models.tracing` or :mod:`carot.models.hooks`.
+    """
+
+    def __init__(
+        self,
+        anatomy: Anatomy,
+        tokenizer: Any,
+        aligner: Aligner,
+        layers: Sequence[int],
+        intervention: Intervention,
+        backend: ModuleType,
+    ) -> None:
+        self.anatomy = anatomy
+        self.tokenizer = tokenizer
+        self.intervention = intervention
+        self.backend = backend
+        self.modules = {index: anatomy.layers[index] for index in sorted(layers)}
+        self.fitted = {
+            index: aligner[index].to(anatomy.device_of(index), torch.float32)
+            for index in self.modules
+        }
+
+    def encode(self, texts: Sequence[str], spans: Sequence[Span | None], name: str) -> Batch:
+        """Encode texts for this model, left-padded; refuse what its context does not hold."""
+        return encode(
+            self.tokenizer,
+            texts,
+            spans=spans,
+            device=self.anatomy.input_device,
+            context_length=self.anatomy.context_length,
+            name=name,
+        )
+
+    def read_english(
+        self, english: Sequence[str | None], spans: Sequence[Span | None]
+    ) -> EnglishStates | None:
+        """Run the English pass up to the deepest layer; None where no row has a text."""
+        rows = [row for row, text in enumerate(english) if text]
+        if not rows:
+            return None
+        texts = [text for text in english if text]
+        batch = self.encode(texts, [spans[row] for row in rows], "English text")
+        states = self.backend.read(self.modules, lambda: self.forward(batch, use_cache=False))
+        return EnglishStates(torch.tensor(rows), states, batch)
+
+    def forward(self, batch: Batch, **kwargs: Any) -> Any:
+        """Call the model on a batch, with logits at the last position only."""
+        limit = last_position_only(self.anatomy.model)
+        return self.anatomy.model(**batch.model_inputs(), **limit, **kwargs)
+
+    def run(
+        self,
+        batch: Batch,
+        english: EnglishStates | None,
+        call: Callable[[], Any],
+        seen: dict[int, Alignment] | None = None,
+    ) -> Any:
+        """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
+        if english is None:
+            return call()
+
+        def edit(layer: int, hidden: Tensor) -> Tensor:
+            return self.edit(layer, hidden, batch.content_mask, english, seen)
+
+        return self.backend.replace(self.modules, edit, call)
+
+    def edit(
+        self,
+        layer: int,
+        hidden: Tensor,
+        content_mask: Tensor,
+        english: EnglishStates,
+        seen: dict[int, Alignment] | None = None,
+    ) -> Tensor:
+        """Return the new states of a prefill at one layer.
+
+        Parameters
+        ----------
+        layer : int
+            One of this steerer's layers.
+        hidden : Tensor
+            Shape (B * repeats, S or more, d): beams and several return sequences repeat each row
+            ``repeats`` times, and assisted decoding lets drafted tokens follow the prompt.
+        content_mask : Tensor
+            Boolean, shape (B, S).
+        english : EnglishStates
+            Of the rows that are steered; the others come back untouched.
+        seen : dict, optional
+            Takes the alignment.
+        """
+        repeats = hidden.shape[0] // content_mask.shape[0]
+        length = content_mask.shape[1]
+        rows = english.rows.to(hidden.device)
+        alignment = self.intervention(
+            self.fitted[layer],
+            english.states[layer],
+            hidden[rows * repeats, :length],
+            english.batch.content_mask,
+            content_mask.to(hidden.device)[rows],
+        )
+        if seen is not None:
+            seen[layer] = alignment
+        new = hidden.clone()
+        for repeat in range(repeats):
+            new[rows * repeats + repeat, :length] = alignment.hidden
+        return new
