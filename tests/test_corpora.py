@@ -96,6 +96,12 @@ def test_an_empty_sentence_is_refused_with_its_language_and_number(blank):
     assert "sentence 2 in es" in message
 
 
+@pytest.mark.parametrize("value", [None, 3])
+def test_a_sentence_that_is_no_text_is_refused_with_its_language_and_number(value):
+    message = refusal(ParallelCorpus, {"en": ENGLISH, "es": [SPANISH[0], value, SPANISH[2]]})
+    assert "sentence 2 in es" in message
+
+
 @pytest.mark.parametrize("texts", [{}, {"en": []}, {"en": ENGLISH, "es": []}])
 def test_a_corpus_without_sentences_is_refused(texts):
     assert "expected sentences" in refusal(ParallelCorpus, texts)
@@ -202,8 +208,8 @@ def test_a_folder_without_text_files_is_refused_by_name(tmp_path):
 
 
 def test_a_language_that_no_file_has_is_refused_with_the_nearest_one(folder):
-    message = refusal(ParallelCorpus.from_files, folder, languages=["en", "jp"])
-    assert "'jp'" in message
+    message = refusal(ParallelCorpus.from_files, folder, languages=["en", "jap"])
+    assert "'jap'" in message
     assert "did you mean 'ja'" in message
 
 
@@ -271,8 +277,8 @@ def test_a_missing_jsonl_file_is_refused_by_name(tmp_path):
 
 
 @pytest.fixture
-def from_local_hub(tmp_path, monkeypatch):
-    """ParallelCorpus.from_hub over given rows, offline, with a cache of its own."""
+def from_local_hub(tmp_path):
+    """ParallelCorpus.from_hub over given rows, with a cache of its own."""
     pytest.importorskip("datasets")
 
     def load(rows: list[dict], columns: dict[str, str], **kwargs) -> ParallelCorpus:
@@ -310,9 +316,7 @@ def test_a_column_that_is_not_there_is_refused_by_name(from_local_hub, columns, 
 def test_a_hub_sentence_that_is_missing_is_refused_with_its_number(from_local_hub):
     rows = rows_of(TEXTS)
     rows[1]["es"] = None
-    message = refusal(from_local_hub, rows, {"en": "en", "es": "es"})
-    assert "2" in message
-    assert "es" in message
+    assert "sentence 2 in es" in refusal(from_local_hub, rows, {"en": "en", "es": "es"})
 
 
 @pytest.mark.parametrize("limit", [0, -1])

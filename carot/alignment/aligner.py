@@ -116,6 +116,22 @@ class Aligner(Mapping[int, LayerAligner]):
         """Return the fitted layer nearest to 0.3 of the depth, where the paper's picks lie."""
         return min(self.layers, key=lambda layer: abs(layer - 0.3 * self.model.num_layers))
 
+    def describe(self) -> dict[str, Any]:
+        """Return what it holds as plain data, for ``carot info``."""
+        return {
+            "model": asdict(self.model),
+            "languages": self.languages,
+            "fit": self.fit,
+            "layers": [
+                {
+                    "layer": index,
+                    "directions": int(torch.linalg.matrix_rank(layer.subspace.right)),
+                    "whitened": layer.whitening.shape[1],
+                }
+                for index, layer in self.layers.items()
+            ],
+        }
+
     def save_pretrained(
         self, directory: str | Path, *, push_to_hub: bool = False, **kwargs: Any
     ) -> None:

@@ -47,7 +47,13 @@ class AlignmentView:
         }
 
     def to_html(self) -> str:
-        """Return a self-contained HTML fragment with the heatmap."""
+        """Return a page with the heatmap that needs nothing from outside."""
+        from carot.reporting.heatmap import heatmap_page
+
+        return heatmap_page(self)
+
+    def _repr_html_(self) -> str:
+        """Show the heatmap in a notebook."""
         from carot.reporting.heatmap import heatmap_html
 
         return heatmap_html(self)

@@ -106,6 +106,31 @@ def demo_table(report: dict[str, Any]) -> Table:
     return table
 
 
+def demo_examples(report: dict[str, Any]) -> Table:
+    """Return the demo's before-and-after answers as a table for the terminal.
+
+    Parameters
+    ----------
+    report : dict
+        The demo's report.
+
+    Returns
+    -------
+    rich.table.Table
+        One row for each question whose answer changed; right answers are bold.
+    """
+    table = Table(title="Answers that changed", title_justify="left")
+    for heading in ("question", "without", "with carot", "right"):
+        table.add_column(heading)
+    for example in report["examples"]:
+        answers = [
+            Text(example[kind], style="bold" if example[kind] == example["gold"] else "")
+            for kind in ("unsteered", "steered")
+        ]
+        table.add_row(Text(example["prompt"]), *answers, Text(example["gold"]))
+    return table
+
+
 def _language(code: str) -> str:
     name = LANGUAGE_NAMES.get(code)
     return f"{name} ({code})" if name else code

@@ -126,6 +126,15 @@ def heatmap_html(view: AlignmentView) -> str:
 """
 
 
+def heatmap_page(view: AlignmentView) -> str:
+    """Return :func:`heatmap_html` as a whole page."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Token alignment</title>'
+        "<style>:root{color-scheme:light dark}body{margin:2rem;font:16px/1.5 system-ui}</style>"
+        f"{heatmap_html(view)}</html>\n"
+    )
+
+
 def _rows(view: AlignmentView) -> Iterator[tuple[str, list[float], float]]:
     shares, interpolation = view.shares().tolist(), view.interpolation.tolist()
     return zip(view.prompt_tokens, shares, interpolation, strict=True)

@@ -1,0 +1,5 @@
+"""``python -m carot``."""
+
+from carot.cli import main
+
+main()

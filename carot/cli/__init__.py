@@ -1,0 +1,46 @@
+"""The command line: thin commands over the Python API."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from carot.errors import CarotError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="Steer a multilingual model with its own English states.",
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from importlib.metadata import version
+
+        typer.echo(f"carot {version('carot')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Steer a multilingual model with its own English states."""
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's is one line and exit code 2."""
+    from carot.cli import align, demo, fit, generate, info  # noqa: F401 - each adds its command
+
+    try:
+        app()
+    except CarotError as error:
+        Console(stderr=True, soft_wrap=True).print("error:", str(error), markup=False)
+        sys.exit(2)

@@ -1,0 +1,67 @@
+"""``carot generate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from carot.cli import app
+from carot.cli.options import (
+    AlignerFolder,
+    DeviceMap,
+    Dtype,
+    Layers,
+    Marker,
+    Model,
+    Theta,
+    require_file,
+    wrapped,
+)
+
+
+@app.command()
+def generate(
+    model: Model,
+    aligner: AlignerFolder,
+    input: Annotated[Path, typer.Option(help='Rows {"id", "prompt", "english"} (JSONL).')],
+    output: Annotated[Path, typer.Option(help="JSONL file that the answers are written to.")],
+    layers: Layers = None,
+    theta: Theta = 0.5,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 32,
+    batch_size: Annotated[int, typer.Option(help="Rows in one batch.")] = 16,
+    content_marker: Marker = None,
+    dtype: Dtype = "auto",
+    device_map: DeviceMap = None,
+) -> None:
+    """Answer the prompts of a file, steered by their English counterparts; greedy search."""
+    from carot.inference import generate_file, read_prompts
+
+    require_file(input)
+    rows = read_prompts(input)
+    steered = wrapped(model, aligner, layers, theta, dtype, device_map)
+    settings = {
+        "model": model,
+        "aligner": aligner,
+        "input": str(input),
+        "rows": len(rows),
+        "layers": steered.layers,
+        "theta": theta,
+        "max_new_tokens": max_new_tokens,
+        "content_marker": content_marker,
+        "dtype": dtype,
+    }
+    generate_file(
+        steered,
+        rows,
+        output,
+        settings=settings,
+        batch_size=batch_size,
+        content=content_marker,
+        progress=True,
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+    )
+    with_english = sum(bool(row.get("english")) for row in rows)
+    typer.echo(f"{output}: {len(rows)} answers, {with_english} of them steered")

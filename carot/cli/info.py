@@ -1,0 +1,43 @@
+"""``carot info``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from carot.cli import app
+
+
+@app.command()
+def info(
+    aligner: Annotated[str, typer.Argument(help="Folder or hub id of an aligner.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what an aligner holds."""
+    from carot.alignment import Aligner
+
+    fitted = Aligner.from_pretrained(aligner)
+    content = fitted.describe()
+    if as_json:
+        typer.echo(json.dumps(content, ensure_ascii=False))
+        return
+    Console().print(_summary(content))
+
+
+def _summary(content: dict[str, Any]) -> Table:
+    model, fit = content["model"], content["fit"]
+    table = Table(
+        title=f"{model['name']} ({model['model_type']}, {model['num_layers']} layers, "
+        f"hidden size {model['hidden_size']})",
+        caption=f"languages {', '.join(content['languages'])}; "
+        + ", ".join(f"{key} {value}" for key, value in fit.items()),
+    )
+    for column in ("layer", "language directions", "whitened dimensions"):
+        table.add_column(column, justify="right")
+    for row in content["layers"]:
+        table.add_row(str(row["layer"]), str(row["directions"]), str(row["whitened"]))
+    return table

@@ -1,0 +1,75 @@
+"""Arguments that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from carot.errors import CarotError
+
+Model = Annotated[str, typer.Argument(help="Hub id, local folder, or demo.", show_default=False)]
+AlignerFolder = Annotated[str, typer.Option("--aligner", help="Folder or hub id of an aligner.")]
+Layers = Annotated[
+    str | None,
+    typer.Option("--layer", "--layers", help="One layer, or several as 3,7,11."),
+]
+Theta = Annotated[float, typer.Option(help="Perplexity filter, in (0, 1]; 1 is off.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
+DeviceMap = Annotated[str | None, typer.Option(help="As in from_pretrained, e.g. auto.")]
+Marker = Annotated[
+    str | None,
+    typer.Option(help="Text that encloses the steered part of prompt and English; taken out."),
+]
+
+
+def load(name: str, dtype: str, device_map: str | None) -> tuple[Any, Any]:
+    """Load a model as its options say."""
+    import torch
+
+    from carot.models import load_model
+
+    known = {"auto", "float32", "bfloat16", "float16"}
+    if dtype not in known:
+        raise CarotError(f"--dtype {dtype}: expected one of {', '.join(sorted(known))}")
+    resolved = dtype if dtype == "auto" else getattr(torch, dtype)
+    return load_model(name, dtype=resolved, device_map=device_map)
+
+
+def numbers(text: str | None, option: str) -> list[int] | None:
+    """Read 3,7,11."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise CarotError(f"{option} {text}: expected whole numbers as 3 or 3,7,11") from error
+
+
+def names(text: str | None) -> list[str] | None:
+    """Read en,es,fr."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def wrapped(
+    name: str,
+    aligner: str,
+    layers: str | None,
+    theta: float,
+    dtype: str,
+    device_map: str | None,
+) -> Any:
+    """Load a model and its aligner, and wrap them."""
+    from carot.alignment import Aligner
+    from carot.models import wrap
+
+    fitted = Aligner.from_pretrained(aligner)
+    model, tokenizer = load(name, dtype, device_map)
+    return wrap(model, tokenizer, fitted, layers=numbers(layers, "--layer"), theta=theta)
+
+
+def require_file(path: Path) -> None:
+    """Refuse a missing file before a model is loaded."""
+    if not path.is_file():
+        raise CarotError(f"{path}: no such file")

@@ -1,0 +1,132 @@
+"""Generating for a file of prompts, so that an interrupted run can go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from carot.corpora.parallel import read_jsonl
+from carot.errors import CarotError
+from carot.files import write_atomically
+from carot.models import CarotModel
+from carot.progress import track
+
+
+def read_prompts(path: str | Path) -> list[dict[str, Any]]:
+    """Read rows ``{"id", "prompt", "english"}``; ``english`` may be missing or null.
+
+    Raises
+    ------
+    CarotError
+        Naming the row that lacks a prompt or repeats an id.
+    """
+    rows = read_jsonl(path)
+    if not rows:
+        raise CarotError(f"{path}: no rows; expected one JSON object a line")
+    seen: set[Any] = set()
+    for number, row in enumerate(rows, 1):
+        row.setdefault("id", number - 1)
+        for key, optional in (("prompt", False), ("english", True)):
+            value = row.get(key)
+            if not (isinstance(value, str) and value) and not (optional and value is None):
+                raise CarotError(f"{path}, row {number}: {key!r} is {value!r}; expected a text")
+        if row["id"] in seen:
+            raise CarotError(f"{path}, row {number}: the id {row['id']!r} stands twice")
+        seen.add(row["id"])
+    return rows
+
+
+def generate_file(
+    model: CarotModel,
+    rows: Sequence[Mapping[str, Any]],
+    output: str | Path,
+    *,
+    settings: Mapping[str, Any],
+    batch_size: int = 16,
+    content: str | None = None,
+    progress: bool = False,
+    **generate_kwargs: Any,
+) -> Path:
+    """Answer each row, and write ``{"id", "prompt", "answer", "steered"}`` in input order.
+
+    Rows are appended to ``<output>.partial``, batch by batch; the file takes its name when it is
+    whole. Started again with the same settings, a run goes on after the rows that are there.
+
+    Parameters
+    ----------
+    model : CarotModel
+        Steers each row that has an English text.
+    rows : sequence of mapping
+        From :func:`read_prompts`.
+    output : path
+        A JSON-lines file.
+    settings : mapping
+        What the answers depend on, as JSON; a partial file of other settings is refused.
+    batch_size : int
+        Rows in one batch.
+    content : str, optional
+        Marker around the content of prompts and English texts.
+    progress : bool
+        Show a progress bar.
+    **generate_kwargs
+        As in :meth:`CarotModel.generate`.
+
+    Raises
+    ------
+    CarotError
+        When the partial file was made with other settings.
+    """
+    output = Path(output)
+    partial = output.with_name(output.name + ".partial")
+    journal = output.with_name(output.name + ".journal")
+    done = _resume(partial, journal, dict(settings))
+    with track("generating", len(rows), enabled=progress) as advance:
+        advance(done)
+        for start in range(done, len(rows), batch_size):
+            part = rows[start : start + batch_size]
+            answers = model.generate(
+                [row["prompt"] for row in part],
+                [row.get("english") for row in part],
+                content=content,
+                **generate_kwargs,
+            )
+            lines = [
+                json.dumps(
+                    {
+                        "id": row["id"],
+                        "prompt": row["prompt"],
+                        "answer": answer,
+                        "steered": bool(row.get("english")),
+                    },
+                    ensure_ascii=False,
+                )
+                for row, answer in zip(part, answers, strict=True)
+            ]
+            with partial.open("a", encoding="utf-8", newline="\n") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+            advance(len(part))
+    partial.replace(output)
+    journal.unlink()
+    return output
+
+
+def _resume(partial: Path, journal: Path, settings: dict[str, Any]) -> int:
+    """Return how many whole rows are there already, and cut off half a row."""
+    if partial.is_file() and journal.is_file():
+        before = json.loads(journal.read_text("utf-8"))
+        differing = [key for key in settings if before.get(key) != settings[key]]
+        if differing:
+            key = differing[0]
+            raise CarotError(
+                f"{partial} was begun with {key} {before.get(key)!r}, and now it is "
+                f"{settings[key]!r}; use the same, or remove the file to begin anew"
+            )
+        whole = partial.read_bytes().rpartition(b"\n")[0]
+        content = whole + b"\n" if whole else b""
+        write_atomically(partial, content)
+        return content.count(b"\n")
+    write_atomically(journal, json.dumps(settings) + "\n")
+    write_atomically(partial, "")
+    return 0
