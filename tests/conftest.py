@@ -9,6 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+# Tiny tensors gain nothing from more threads, and threads of several test runs slow each other.
+torch.set_num_threads(1)
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
