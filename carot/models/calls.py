@@ -30,10 +30,10 @@ class ObservedCall:
         self._attention_mask: Tensor | None = None
         self.is_prefill = True
 
-    def observe(self, arguments: dict[str, Any]) -> None:
-        """Take what a module is called with; inner modules only add to what outer ones were."""
+    def observe(self, arguments: dict[str, Any], inner: bool) -> None:
+        """Take what a module is called with; an inner one only adds to what an outer one was."""
         ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
-        if ids is not None:
+        if ids is not None or not inner:
             self._input_ids, self._attention_mask = ids, None
         if isinstance(mask, Tensor) and mask.dim() == 2:
             self._attention_mask = mask
@@ -78,7 +78,8 @@ def observed_calls(anatomy: Anatomy, special: set[int]) -> Iterator[ObservedCall
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if threading.get_ident() == owner:
             positional = {"input_ids": args[0]} if args else {}
-            call.observe(positional | kwargs)
+            inner = module is anatomy.decoder and module is not anatomy.model
+            call.observe(positional | kwargs, inner)
 
     with ExitStack() as stack:
         modules = (anatomy.model, without_adapter(anatomy.model), anatomy.decoder)
