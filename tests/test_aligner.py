@@ -397,7 +397,7 @@ def test_a_setting_out_of_range_is_refused_by_name(name, value):
 
 
 def test_an_unknown_solver_is_refused():
-    with pytest.raises(CarotError, match=r"solver is 'sinkhorn'.*auto, scaling, log or pot"):
+    with pytest.raises(CarotError, match=r"solver .* is 'sinkhorn'.*auto, scaling, log or pot"):
         TransportSettings(solver="sinkhorn")
 
 
@@ -508,6 +508,28 @@ def test_saving_leaves_two_files_and_saving_again_replaces_them(folder):
     Aligner({1: layer()}, ["en", "es", "sw"], IDENTITY).save_pretrained(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted([CONFIG_NAME, WEIGHTS_NAME])
     assert list(Aligner.from_pretrained(folder)) == [1]
+
+
+def test_a_write_that_fails_leaves_the_old_files_whole_and_nothing_beside_them(folder, monkeypatch):
+    write = Path.write_bytes
+
+    def fill_the_disk(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill_the_disk)
+    with pytest.raises(OSError, match="No space left"):
+        Aligner({1: layer()}, ["en", "es", "sw"], IDENTITY).save_pretrained(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([CONFIG_NAME, WEIGHTS_NAME])
+    assert list(Aligner.from_pretrained(folder)) == [3, 7]
+
+
+def test_a_reader_of_the_old_weights_is_not_disturbed_by_saving_anew(folder):
+    old = (folder / WEIGHTS_NAME).read_bytes()
+    with (folder / WEIGHTS_NAME).open("rb") as reader:
+        start = reader.read(100)
+        Aligner({1: layer()}, ["en", "es", "sw"], IDENTITY).save_pretrained(folder)
+        assert start + reader.read() == old
 
 
 def refusal(path: str | Path, **kwargs) -> str:

@@ -62,7 +62,7 @@ class ModelIdentity:
         return None
 
 
-class Aligner(Mapping[int, LayerAligner]):
+class Aligner:
     """The fitted layers of one model; ``aligner[5]`` is the :class:`LayerAligner` of layer 5.
 
     Parameters
@@ -199,12 +199,12 @@ class Aligner(Mapping[int, LayerAligner]):
         folder = _local_folder(name_or_path, kwargs)
         try:
             config = json.loads((folder / CONFIG_NAME).read_text("utf-8"))
-            tensors = load_file(folder / WEIGHTS_NAME)
             if (version := config["format_version"]) > FORMAT_VERSION:
                 raise CarotError(
                     f"{folder}: the aligner has format {version}, this carot reads up to "
                     f"{FORMAT_VERSION}: update carot"
                 )
+            tensors = load_file(folder / WEIGHTS_NAME)
             layers = {index: _layer_from(tensors, index) for index in config["layers"]}
             known = {entry.name for entry in fields(ModelIdentity)}
             model = {key: value for key, value in config["model"].items() if key in known}

@@ -12,6 +12,9 @@ from carot.alignment.layer import LayerAligner
 from carot.alignment.subspace import LanguageSubspace
 from carot.errors import CarotError
 
+ROUNDING = 1e-12
+"""Variance below this share of the squared size of the vectors is rounding, not variation."""
+
 RELATIVE_EIGENVALUE = 1e-5
 """Directions of Cov(E(x)) below this share of the largest eigenvalue are left out of W (paper)."""
 
@@ -76,6 +79,18 @@ class LayerFitter:
     def update(self, vectors: Tensor, labels: Tensor) -> LayerFitter:
         """Add (N, d) sentence vectors with their (N,) integer language labels."""
         vectors, labels = vectors.to("cpu", torch.float64), labels.cpu()
+        dimension = self._sums.shape[1]
+        if vectors.dim() != 2 or vectors.shape[1] != dimension or labels.shape != vectors.shape[:1]:
+            raise CarotError(
+                f"sentence vectors have shape {tuple(vectors.shape)} and labels "
+                f"{tuple(labels.shape)}; expected (N, {dimension}) and (N,)"
+            )
+        if len(labels) == 0:
+            return self
+        if not 0 <= int(labels.min()) <= int(labels.max()) < len(self._counts):
+            raise CarotError(
+                f"labels go up to {labels.max()}; expected 0 to {len(self._counts) - 1}"
+            )
         if not bool(vectors.isfinite().all()):
             raise CarotError(
                 "a sentence vector holds NaN or infinity; run the model in float32 or bfloat16"
@@ -111,26 +126,30 @@ class LayerFitter:
             )
         eraser = self._leace.eraser
         subspace = LanguageSubspace(eraser.proj_left, eraser.proj_right, eraser.bias)
-        return LayerAligner(
-            subspace, whitening(self.covariance(subspace)), self._sums / self._counts[:, None]
-        )
+        covariance = self.covariance(subspace)
+        size = float(self._covariance_before().trace()) + float(subspace.bias.square().sum())
+        if float(covariance.trace()) <= ROUNDING * size:
+            raise CarotError(
+                "the sentence vectors of each language are all the same; expected varied sentences"
+            )
+        return LayerAligner(subspace, whitening(covariance), self._sums / self._counts[:, None])
+
+    def _covariance_before(self) -> Tensor:
+        """Covariance of the sentence vectors, (d, d), as they are: neither erased nor shrunk."""
+        scatter: Tensor = self._leace.sigma_xx_
+        return (scatter + scatter.T) / (2 * (self.count - 1))
 
     def covariance(self, subspace: LanguageSubspace) -> Tensor:
         """Return Cov(E(x)), shape (d, d): E is affine, so it is P Cov(x) P^T."""
-        scatter = self._leace.sigma_xx_
-        assert scatter is not None  # noqa: S101 - the LEACE method always tracks it
-        covariance = (scatter + scatter.T) / (2 * (self.count - 1))
-        projection = torch.eye(len(scatter), dtype=scatter.dtype) - subspace.left @ subspace.right
-        erased: Tensor = projection @ covariance @ projection.T
+        identity = torch.eye(len(subspace.bias), dtype=subspace.bias.dtype)
+        projection = identity - subspace.left @ subspace.right
+        erased: Tensor = projection @ self._covariance_before() @ projection.T
         return erased
 
 
 def whitening(covariance: Tensor) -> Tensor:
     """``W = V / sqrt(lambda)`` over the eigenpairs above 1e-5 of the largest; shape (d, r)."""
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-    largest = eigenvalues[-1]
-    if not largest > 0:
-        raise CarotError("all sentence vectors are the same; expected varied sentences")
-    kept = eigenvalues > RELATIVE_EIGENVALUE * largest
+    kept = eigenvalues > RELATIVE_EIGENVALUE * eigenvalues[-1]
     whitened: Tensor = eigenvectors[:, kept] / eigenvalues[kept].sqrt()
     return whitened

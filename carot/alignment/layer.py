@@ -46,7 +46,9 @@ class TransportSettings:
             if not getattr(self, name) > 0:
                 raise CarotError(f"{name} is {getattr(self, name)}; expected a number above 0")
         if self.solver not in ("auto", "scaling", "log", "pot"):
-            raise CarotError(f"solver is {self.solver!r}; expected auto, scaling, log or pot")
+            raise CarotError(
+                f"solver (backend) is {self.solver!r}; expected auto, scaling, log or pot"
+            )
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Alignment:
         Shape (B, m, d), the new target states, in the dtype of the target; rows with
         interpolation 0 are the target's own, bit for bit.
     plan : Tensor
-        Shape (B, m, n), float32: the filtered transport plan.
+        Shape (B, m, n), float32 (float64 for float64 states): the filtered transport plan.
     interpolation : Tensor
-        Shape (B, m), float32, in [0, 1]: how far each target token moved.
+        Shape (B, m), as the plan, in [0, 1]: how far each target token moved.
     """
 
     hidden: Tensor
@@ -208,6 +210,8 @@ class LayerAligner:
             ("source", source, source_mask),
             ("target", target, target_mask),
         ):
+            if not states.is_floating_point():
+                raise CarotError(f"{name} states are {states.dtype}; expected a floating dtype")
             if states.dim() != 3 or states.shape[-1] != self.hidden_size:
                 raise CarotError(
                     f"{name} states have shape {tuple(states.shape)}; expected (B, tokens, "

@@ -66,6 +66,8 @@ def minmax_normalise(cost: Tensor, mask: Tensor) -> Tensor:
     Tensor
         Shape (B, m, n). A pair whose costs are all equal gets zeros.
     """
+    if cost.numel() == 0:
+        return cost
     low = cost.masked_fill(~mask, math.inf).amin((-2, -1), keepdim=True)
     high = cost.masked_fill(~mask, -math.inf).amax((-2, -1), keepdim=True)
     span = (high - low).clamp_min(torch.finfo(cost.dtype).tiny)
@@ -237,6 +239,8 @@ def perplexity_filter(
         return plan
     target_count = target_mask.sum(-1, keepdim=True)  # (B, 1)
     source_count = source_mask.sum(-1, keepdim=True)
-    rows = perplexity(plan, -1) <= theta * source_count  # (B, m)
-    columns = perplexity(plan, -2) <= theta * target_count  # (B, n)
+    # A perplexity that equals its limit stays, whichever way float32 rounds it.
+    limit = theta * (1 + 1e-5)
+    rows = perplexity(plan, -1) <= limit * source_count  # (B, m)
+    columns = perplexity(plan, -2) <= limit * target_count  # (B, n)
     return plan * (rows.unsqueeze(-1) & columns.unsqueeze(-2))

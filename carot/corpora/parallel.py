@@ -31,7 +31,7 @@ NTREX_CODES = {
 """Two-letter codes of the NTREX-128 languages used in the papers; others go by their own code."""
 
 
-class ParallelCorpus(Mapping[str, Sequence[str]]):
+class ParallelCorpus:
     """Parallel sentences in several languages; ``corpus["es"]`` is the list of one language.
 
     Parameters
@@ -74,16 +74,12 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
             )
         self.name = name
         self._texts = {
-            language: [sentence.strip() for sentence in sentences[:limit]]
+            language: [
+                _sentence(sentence, f"{name}: sentence {number} in {language}")
+                for number, sentence in enumerate(sentences[:limit], 1)
+            ]
             for language, sentences in texts.items()
         }
-        for language, sentences in self._texts.items():
-            for row, sentence in enumerate(sentences):
-                if not sentence:
-                    raise CarotError(
-                        f"{name}: sentence {row + 1} in {language} is empty; fill it in, or take "
-                        "the line out of every language"
-                    )
 
     @property
     def languages(self) -> list[str]:
@@ -95,8 +91,13 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
             raise CarotError(_unknown(language, self._texts, self.name))
         return self._texts[language]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        """Iterate over the sentences, each as ``{"en": "...", "es": "..."}``."""
+        for row in range(len(self)):
+            yield {language: sentences[row] for language, sentences in self._texts.items()}
+
+    def __contains__(self, language: object) -> bool:
+        return language in self._texts
 
     def __len__(self) -> int:
         """Return the number of sentences in each language."""
@@ -173,8 +174,8 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
         chosen = [key for key in rows[0] if key != "id"] if languages is None else languages
         for number, row in enumerate(rows, 1):
             for language in chosen:
-                if not isinstance(row.get(language), str):
-                    raise CarotError(f"{path}, row {number}: {_unknown(language, row, 'the row')}")
+                if language not in row:
+                    raise CarotError(_unknown(language, row, f"{path}, row {number}"))
         texts = {language: [row[language] for row in rows] for language in chosen}
         return cls(texts, name=str(path), limit=limit)
 
@@ -215,14 +216,12 @@ class ParallelCorpus(Mapping[str, Sequence[str]]):
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise CarotError(f"{dataset}: could not be loaded ({reason})") from error
-        rows = rows.select(range(min(limit, len(rows)))) if limit else rows
-        texts: dict[str, list[str]] = {}
-        for language, column in columns.items():
-            outer, *inner = column.split(".")
-            if outer not in rows.column_names:
-                raise CarotError(_unknown(outer, rows.column_names, dataset, "column"))
-            texts[language] = [value[inner[0]] if inner else value for value in rows[outer]]
-        return cls(texts, name=dataset)
+        rows = rows.select(range(min(max(limit, 0), len(rows)))) if limit is not None else rows
+        texts = {
+            language: [_column(row, column, dataset) for row in rows]
+            for language, column in columns.items()
+        }
+        return cls(texts, name=dataset, limit=limit)
 
     @classmethod
     def from_ntrex(
@@ -290,11 +289,33 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _sentence(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise CarotError(f"{where} is {type(value).__name__}; expected a text")
+    if not value.strip():
+        raise CarotError(f"{where} is empty; fill it in, or take the line out of every language")
+    return value.strip()
+
+
+def _column(row: Mapping[str, Any], path: str, where: str) -> Any:
+    """Follow a dotted path of columns."""
+    value: Any = row
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            known = value if isinstance(value, Mapping) else ()
+            raise CarotError(_unknown(name, known, where, "column"))
+        value = value[name]
+    return value
+
+
 def _read_lines(path: Path) -> list[str]:
     try:
-        text = path.read_text("utf-8-sig")
+        # Bytes: reading text would also cut at a lone carriage return inside a sentence.
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError as error:
         raise CarotError(f"{path}: no such file") from error
+    except OSError as error:
+        raise CarotError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise CarotError(f"{path}: not UTF-8 (byte {error.start}); convert it") from error
     # Not str.splitlines: it also cuts at characters that stand inside sentences, such as U+2028.
@@ -303,8 +324,8 @@ def _read_lines(path: Path) -> list[str]:
 
 def _unknown(key: str, known: Any, where: str, kind: str = "language") -> str:
     close = get_close_matches(key, list(known), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{where}: no {kind} {key!r}{hint} There: {', '.join(sorted(known))}"
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"{where}: no {kind} {key!r}{hint}; there: {', '.join(sorted(known)) or 'none'}"
 
 
 def _counts(lengths: Mapping[str, int]) -> str:
