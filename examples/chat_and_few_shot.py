@@ -46,15 +46,6 @@ def main() -> None:
         print(f"{name}: aligned {view.prompt_tokens} with {view.english_tokens}")
         print(f"  without {answers[0]!r}\n  with    {answers[1]!r}")
 
-    # The same without a marker: the characters [start, end) of the content, for both sides.
-    prompt, english = (text.replace(MARK, "") for text in pairs["few-shot"])
-    spans = [
-        (text.rindex(word), text.rindex(word) + 5)
-        for text, word in ((prompt, "Kenia"), (english, "Kenya"))
-    ]
-    by_span = steered.align(prompt, english, content=spans[:1], english_content=spans[1:])
-    print("by span:", by_span.prompt_tokens)
-
 
 if __name__ == "__main__":
     main()

@@ -20,8 +20,8 @@ def main() -> None:
     aligner = carot.fit_aligner(model, tokenizer, corpus, layers=[7])
     steered = carot.wrap(model, tokenizer, aligner, layer=7, theta=0.5)
 
-    prompts = ["El idioma oficial de Brasil es el", "Das Fahrrad steht im"]
-    english = ["The official language of Brazil is", "The bicycle stands in the"]
+    prompts = ["El idioma oficial de Brasil es el", "Die Hauptstadt des Landes Italien heißt"]
+    english = ["The official language of Brazil is", "The capital of Italy is"]
     options = {"max_new_tokens": 6, "do_sample": False}
     plain = steered.generate(prompts, **options)
     moved = steered.generate(prompts, english, **options)

@@ -127,7 +127,9 @@ def test_image_with_an_unknown_suffix_names_the_known_ones(tmp_path: Path, name:
 def test_plot_and_to_html_of_the_view_draw_the_heatmap(tmp_path: Path) -> None:
     a_view().plot(str(tmp_path / "heatmap.svg"))
     assert (tmp_path / "heatmap.svg").stat().st_size > 0
-    assert a_view().to_html() == heatmap_html(a_view())
+    page = a_view().to_html()
+    assert page.startswith("<!doctype html>")
+    assert heatmap_html(a_view()) in page
 
 
 @pytest.mark.parametrize("columns", [3, 12, 40, 120])

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from torch import Tensor
 
-from carot.alignment import Alignment, LayerAligner, TransportSettings
+from carot.alignment import Alignment, LanguageSubspace, LayerAligner, TransportSettings
 
 
 @dataclass(frozen=True)
@@ -31,3 +31,22 @@ class Carot(TransportSettings):
             backend=settings.pop("solver"),
             **settings,
         )
+
+
+@dataclass(frozen=True)
+class CarotWithoutErasure(Carot):
+    """The paper's ablation without LEACE: whole states are moved, S = 0."""
+
+    def __call__(
+        self,
+        layer: LayerAligner,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor,
+        target_mask: Tensor,
+    ) -> Alignment:
+        """See :class:`Carot`."""
+        fitted = layer.subspace
+        whole = LanguageSubspace(fitted.left[:, :0], fitted.right[:0], fitted.bias)
+        unerased = LayerAligner(whole, layer.whitening, layer.means)
+        return super().__call__(unerased, source, target, source_mask, target_mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from carot.alignment import Aligner, Alignment
 from carot.errors import CarotError
-from carot.interventions import Intervention, get_intervention
+from carot.interventions import Intervention, Method, make_method
 from carot.models import hooks, tracing
 from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
@@ -40,10 +40,8 @@ class CarotModel:
         Its tokenizer; its settings are not changed.
     aligner : Aligner
         Fitted on this model.
-    layers : sequence of int
-        Layers at which the prefill is steered; each aligns the states as they then are.
-    intervention : Intervention
-        What is done at each layer.
+    method : mapping of int to Intervention
+        What is done at each layer that is steered; each sees the states as they then are.
     hooks : {"nnsight", "torch"}
         Who registers the hooks. nnsight is the default; plain torch hooks do the same and let
         several threads use one model.
@@ -61,14 +59,13 @@ class CarotModel:
         model: nn.Module,
         tokenizer: Any,
         aligner: Aligner,
-        layers: Sequence[int],
-        intervention: Intervention,
+        method: Method,
         *,
         hooks: Literal["nnsight", "torch"] = "nnsight",
         layers_path: str | None = None,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
-        self.anatomy.check_layers(list(layers))
+        self.anatomy.check_layers(list(method))
         if (difference := aligner.model.difference(self.anatomy.identity())) is not None:
             raise CarotError(
                 f"the aligner was fitted on {aligner.model.name!r}, and this model has "
@@ -79,10 +76,8 @@ class CarotModel:
         self.model = model
         self.tokenizer = tokenizer
         self.aligner = aligner
-        self.layers = sorted(layers)
-        self._steerer = Steerer(
-            self.anatomy, tokenizer, aligner, layers, intervention, BACKENDS[hooks]
-        )
+        self.layers = sorted(method)
+        self._steerer = Steerer(self.anatomy, tokenizer, aligner, method, BACKENDS[hooks])
 
     @torch.no_grad()
     def generate(
@@ -333,7 +328,8 @@ def wrap(
     *,
     layer: int | None = None,
     layers: Sequence[int] | None = None,
-    intervention: str | Intervention = "carot",
+    intervention: str | Intervention | Method = "carot",
+    language: str | None = None,
     hooks: Literal["nnsight", "torch"] = "nnsight",
     layers_path: str | None = None,
     **settings: Any,
@@ -350,14 +346,17 @@ def wrap(
         The layer that is steered; by default the fitted one nearest to 0.3 of the depth.
     layers : sequence of int, optional
         Several layers instead: each aligns the states as they then are.
-    intervention : str or Intervention
-        By name, or your own.
+    intervention : str, Intervention, or mapping of int to Intervention
+        A method by name (``carot``, its ablations ``no_leace``, ``no_filter``, ``last_token``, the
+        baselines ``lang_vec``, ``mlrs``), or your own: one for all layers, or one for each.
+    language : str, optional
+        Language of the prompts, for methods that work on the languages' means.
     hooks : {"nnsight", "torch"}
         Who registers the hooks.
     layers_path : str, optional
         Where the decoder layers are, for an architecture in which they are not found.
     **settings
-        Of the intervention; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
+        Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
         ``solver`` ("auto").
 
     Returns
@@ -377,10 +376,13 @@ def wrap(
         raise CarotError(f"layer={layer} and layers={list(layers)}; expected one of the two")
     if layers is None:
         layers = [aligner.default_layer() if layer is None else layer]
+    dissect(model, layers_path).check_layers(list(layers))
     if isinstance(intervention, str):
-        intervention = get_intervention(intervention, **settings)
+        method = make_method(intervention, aligner, layers, language, **settings)
     elif settings:
         raise CarotError(f"{sorted(settings)} do not go with an intervention that is made already")
-    return CarotModel(
-        model, tokenizer, aligner, layers, intervention, hooks=hooks, layers_path=layers_path
-    )
+    elif isinstance(intervention, Mapping):
+        method = intervention
+    else:
+        method = dict.fromkeys(layers, intervention)
+    return CarotModel(model, tokenizer, aligner, method, hooks=hooks, layers_path=layers_path)

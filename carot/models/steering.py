@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from carot.alignment import Aligner, Alignment
-from carot.interventions import Intervention
+from carot.interventions import Intervention, Method
 from carot.models.anatomy import Anatomy, last_position_only
 from carot.models.encoding import Batch, Span, encode
 
@@ -34,6 +34,17 @@ class EnglishStates:
     states: dict[int, Tensor]
     batch: Batch
 
+    @classmethod
+    def absent(cls, rows: int, device: torch.device) -> EnglishStates:
+        """Stand for no English at all, where the method does without: every row is steered."""
+        nothing = torch.zeros(rows, 0, dtype=torch.long, device=device)
+        return cls(torch.arange(rows), {}, Batch(nothing, nothing, nothing.bool()))
+
+
+def needs_source(step: Intervention) -> bool:
+    """Whether an intervention needs English states; one that does not says so."""
+    return bool(getattr(step, "needs_source", True))
+
 
 class Steerer:
     """Knows how to steer one model at some layers; holds nothing of a call.
@@ -46,10 +57,8 @@ class Steerer:
         Its tokenizer.
     aligner : Aligner
         Fitted on the model.
-    layers : sequence of int
-        Layers at which the prefill is steered.
-    intervention : Intervention
-        What is done there.
+    method : mapping of int to Intervention
+        What is done at each layer that is steered.
     backend : module
         :mod:`carot.models.tracing` or :mod:`carot.models.hooks`.
     """
@@ -59,15 +68,15 @@ class Steerer:
         anatomy: Anatomy,
         tokenizer: Any,
         aligner: Aligner,
-        layers: Sequence[int],
-        intervention: Intervention,
+        method: Method,
         backend: ModuleType,
     ) -> None:
         self.anatomy = anatomy
         self.tokenizer = tokenizer
-        self.intervention = intervention
+        self.method = dict(sorted(method.items()))
+        self.needs_source = any(needs_source(step) for step in method.values())
         self.backend = backend
-        self.modules = {index: anatomy.layers[index] for index in sorted(layers)}
+        self.modules = {index: anatomy.layers[index] for index in self.method}
         self.fitted = {
             index: aligner[index].to(anatomy.device_of(index), torch.float32)
             for index in self.modules
@@ -87,7 +96,9 @@ class Steerer:
     def read_english(
         self, english: Sequence[str | None], spans: Sequence[Span | None]
     ) -> EnglishStates | None:
-        """Run the English pass up to the deepest layer; None where no row has a text."""
+        """Run the English pass up to the deepest layer; None where no row is to be steered."""
+        if not self.needs_source:
+            return EnglishStates.absent(len(english), self.anatomy.input_device)
         rows = [row for row, text in enumerate(english) if text]
         if not rows:
             return None
@@ -144,10 +155,12 @@ class Steerer:
         repeats = hidden.shape[0] // content_mask.shape[0]
         length = content_mask.shape[1]
         rows = english.rows.to(hidden.device)
-        alignment = self.intervention(
+        target = hidden[rows * repeats, :length]
+        source = english.states.get(layer, target[:, :0])
+        alignment = self.method[layer](
             self.fitted[layer],
-            english.states[layer],
-            hidden[rows * repeats, :length],
+            source,
+            target,
             english.batch.content_mask,
             content_mask.to(hidden.device)[rows],
         )

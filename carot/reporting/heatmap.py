@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.color import Color
@@ -20,7 +20,9 @@ from rich.text import Text
 
 from carot.errors import CarotError
 from carot.files import write_atomically
-from carot.models.view import AlignmentView
+
+if TYPE_CHECKING:
+    from carot.models.view import AlignmentView
 
 IMAGE_FORMATS = ("png", "svg", "pdf")
 
