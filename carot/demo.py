@@ -12,8 +12,8 @@ from typing import Any
 
 from carot.corpora import ParallelCorpus
 from carot.errors import CarotError
-from carot.evaluation import RankingItem, accuracy, predict
-from carot.evaluation.tasks import load_demo
+from carot.evaluation import RankingItem, accuracy, best, rank
+from carot.evaluation.tasks.demo import DemoFacts
 from carot.files import write_atomically
 from carot.models import CarotModel, fit_aligner, load_model, wrap
 from carot.progress import track
@@ -62,7 +62,7 @@ def run_demo(
     """
     if not languages or "en" in languages:
         raise CarotError(f"languages are {list(languages)}; expected some, without English")
-    questions = {language: load_demo(language, facts) for language in ("en", *languages)}
+    questions = {language: _questions(language, facts) for language in ("en", *languages)}
     clock = [time.perf_counter()]
     model, tokenizer = load_model(model_name)
     clock.append(time.perf_counter())
@@ -118,6 +118,15 @@ def run_demo(
 Answers = dict[tuple[str, str], list[int]]
 
 
+def _questions(language: str, count: int) -> list[RankingItem]:
+    """Return so many of the bundled facts, spread evenly over the relations."""
+    items = [
+        item for item in DemoFacts().load(language)[0].values() if isinstance(item, RankingItem)
+    ]
+    count = min(count, len(items))
+    return [items[index * len(items) // count] for index in range(count)]
+
+
 def _answer(model: CarotModel, questions: dict[str, list[RankingItem]], progress: bool) -> Answers:
     english = questions["en"]
     runs = [
@@ -131,8 +140,8 @@ def _answer(model: CarotModel, questions: dict[str, list[RankingItem]], progress
         for language, kind in runs:
             for start in range(0, len(english), BATCH):
                 items = questions[language][start : start + BATCH]
-                source = english if kind == "steered" else None
-                answers[language, kind] += predict(model, items, source, batch_size=BATCH)
+                source = english[start : start + BATCH] if kind == "steered" else None
+                answers[language, kind] += best(rank(model, items, source, batch_size=BATCH))
                 advance(len(items))
     return answers
 

@@ -1,5 +1,6 @@
 """Measuring what steering changes."""
 
-from carot.evaluation.ranking import RankingItem, accuracy, predict
+from carot.evaluation.items import GenerationItem, RankingItem, Skipped, Task
+from carot.evaluation.ranking import accuracy, best, rank
 
-__all__ = ["RankingItem", "accuracy", "predict"]
+__all__ = ["GenerationItem", "RankingItem", "Skipped", "Task", "accuracy", "best", "rank"]

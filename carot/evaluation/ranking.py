@@ -1,87 +1,55 @@
-"""Ranking tasks: the model scores each candidate, and the best one is its answer."""
+"""Asking questions: candidates are scored, or an answer is generated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from carot.errors import CarotError
+from carot.evaluation.items import RankingItem
 from carot.models import CarotModel
 
 
-@dataclass(frozen=True)
-class RankingItem:
-    """One question in one language.
-
-    Parameters
-    ----------
-    id : str
-        The same in all languages.
-    prompt : str
-        What stands before the answer.
-    candidates : tuple of str
-        Possible answers; position j means the same in all languages.
-    answer : int
-        Position of the right one.
-    """
-
-    id: str
-    prompt: str
-    candidates: tuple[str, ...]
-    answer: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.answer < len(self.candidates):
-            raise CarotError(
-                f"item {self.id}: the answer is number {self.answer} of {len(self.candidates)} "
-                "candidates; expected one of them"
-            )
-
-
-def predict(
+def rank(
     model: CarotModel,
     items: Sequence[RankingItem],
-    english: Sequence[RankingItem] | None = None,
+    english: Sequence[RankingItem | None] | None = None,
     *,
     batch_size: int = 16,
-) -> list[int]:
-    """Return the position of the best-scored candidate of each item.
+) -> list[list[float]]:
+    """Score the candidates of each question by mean log-probability.
 
     Parameters
     ----------
     model : CarotModel
-        Scores by mean log-probability.
+        Scores, steered by the English questions.
     items : sequence of RankingItem
         Questions in the target language.
-    english : sequence of RankingItem, optional
-        The same questions in English, in any order: they are joined on ids, and steer the model.
+    english : sequence of (RankingItem or None), optional
+        For each of them its English counterpart.
     batch_size : int
         Questions in one batch.
 
     Returns
     -------
-    list of int
-        Ties go to the first.
+    list of list of float
+        One list for each question, in the order of its candidates.
     """
-    sources: list[str | None] | None = None
-    if english is not None:
-        by_id = {item.id: item.prompt for item in english}
-        missing = [item.id for item in items if item.id not in by_id]
-        if missing:
-            raise CarotError(
-                f"{len(missing)} items have no English counterpart, first {missing[0]}"
-            )
-        sources = [by_id[item.id] for item in items]
-    scores = model.score(
+    sources = [None] * len(items) if english is None else list(english)
+    return model.score(
         [item.prompt for item in items],
-        [item.candidates for item in items],
-        sources,
+        [[candidate + item.suffix for candidate in item.candidates] for item in items],
+        [None if source is None else source.source or source.prompt for source in sources],
+        content=[item.content for item in items],
+        english_content=[None if source is None else source.content for source in sources],
         batch_size=batch_size,
     )
-    return [row.index(max(row)) for row in scores]
+
+
+def best(scores: Sequence[Sequence[float]]) -> list[int]:
+    """Return the position of the best-scored candidate of each question; ties go to the first."""
+    return [list(row).index(max(row)) for row in scores]
 
 
 def accuracy(predictions: Sequence[int], items: Sequence[RankingItem]) -> float:
-    """Return the share of items whose answer was predicted."""
+    """Return the share of questions whose answer was predicted."""
     pairs = zip(predictions, items, strict=True)
     return sum(prediction == item.answer for prediction, item in pairs) / len(items)

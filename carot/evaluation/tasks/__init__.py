@@ -1,6 +1,50 @@
-"""Where questions come from, one file each."""
+"""Where questions come from, one file a benchmark, and the registry that finds them by name."""
 
-from carot.evaluation.tasks.bmlama import load_bmlama
-from carot.evaluation.tasks.demo import load_demo
+from __future__ import annotations
 
-__all__ = ["load_bmlama", "load_demo"]
+from collections.abc import Callable
+from pathlib import Path
+
+from carot.errors import CarotError
+from carot.evaluation.items import Task
+from carot.evaluation.tasks.bmlama import Bmlama
+from carot.evaluation.tasks.demo import DemoFacts
+
+TaskFactory = Callable[[Path | None], Task]
+"""Makes a task of its data folder, or of the hub data set where there is none."""
+
+TASKS: dict[str, TaskFactory] = {
+    "demo": DemoFacts,
+    "bmlama": Bmlama,
+}
+
+
+def register_task(name: str, factory: TaskFactory) -> None:
+    """Make a task of one's own known by a name."""
+    TASKS[name] = factory
+
+
+def get_task(name: str, data: str | Path | None = None) -> Task:
+    """Return a task by name.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`TASKS`.
+    data : path, optional
+        The folder of its original files; the hub data set otherwise, where there is one.
+
+    Raises
+    ------
+    CarotError
+        For an unknown name, or a folder that does not exist.
+    """
+    if name not in TASKS:
+        raise CarotError(f"no task {name!r}; expected one of {', '.join(TASKS)}")
+    folder = None if data is None else Path(data)
+    if folder is not None and not folder.is_dir():
+        raise CarotError(f"{folder}: no such folder; expected the files of {name} in it")
+    return TASKS[name](folder)
+
+
+__all__ = ["TASKS", "get_task", "register_task"]

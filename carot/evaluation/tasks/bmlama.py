@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from carot.errors import CarotError
-from carot.evaluation.ranking import RankingItem
+from carot.evaluation.items import Item, RankingItem, Skipped
+from carot.evaluation.tasks.base import (
+    RankingTask,
+    checked,
+    require_folder,
+    require_language,
+    sorted_out,
+)
 
 MASK = "<mask>"
+HEADER = ["Prompt", "Ans"]
 
 
-def load_bmlama(folder: str | Path, language: str) -> dict[str, RankingItem]:
-    """Load the facts of one language whose mask ends the sentence, by row number.
+class Bmlama(RankingTask):
+    """BMLAMA-17 from the folder ``BMLAMA17`` of its authors' repository.
+
+    The candidate stands at the mask: it is scored together with what follows (in mid-sentence for
+    Japanese, Korean and Turkish), but for closing punctuation. What steers is the English sentence
+    before its mask; where the English mask comes first, the sentence without it.
 
     Parameters
     ----------
-    folder : path
-        The folder ``BMLAMA17`` of the authors' repository.
-    language : str
-        Two-letter code of a file in it.
-
-    Returns
-    -------
-    dict of str to RankingItem
-        The prompt is what stands before the mask. Rows whose gold answer is not among the
-        candidates are left out.
-
-    Raises
-    ------
-    CarotError
-        When there is no such file, or it has not the columns of BMLAMA.
+    data : Path
+        Holds ``en.tsv``, ``es.tsv``, ...
     """
-    path = Path(folder) / f"{language}.tsv"
-    if not path.is_file():
-        present = ", ".join(sorted(file.stem for file in Path(folder).glob("*.tsv"))) or "none"
-        raise CarotError(f"{path}: no such file; languages there: {present}")
-    items = {}
-    with path.open(encoding="utf-8", newline="") as lines:
-        for number, row in enumerate(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)):
-            item = _item(str(number), row, path)
-            if item is not None:
-                items[item.id] = item
-    return items
 
+    name = "bmlama"
 
-def _item(number: str, row: Mapping[str, str], path: Path) -> RankingItem | None:
-    try:
-        prompt, gold, listed = row["Prompt"], row["Ans"], row["Candidate Ans"]
-    except KeyError as error:
-        raise CarotError(
-            f"{path}: no column {error}; expected Prompt, Ans, Candidate Ans"
-        ) from error
-    before, mask, after = prompt.partition(MASK)
-    candidates = tuple(candidate.strip() for candidate in listed.split(", "))
-    if not mask or after.strip(" .。।") or gold.strip() not in candidates:
-        return None
-    return RankingItem(number, before.strip(), candidates, candidates.index(gold.strip()))
+    def __init__(self, data: Path | None) -> None:
+        self.folder = require_folder(data, self.name)
+
+    def languages(self) -> list[str]:
+        """Return the languages whose files are there."""
+        return sorted(path.stem for path in self.folder.glob("*.tsv"))
+
+    def load(self, language: str) -> tuple[dict[str, Item], list[Skipped]]:
+        """Load the facts of one language by row number.
+
+        Left out are rows whose mask comes first, whose gold answer is not among the candidates, or
+        whose candidates are empty or stand twice.
+        """
+        require_language(language, self.languages(), self.folder)
+        items, skipped = sorted_out(self._rows(self.folder / f"{language}.tsv"))
+        return dict(items), skipped
+
+    def _rows(self, path: Path) -> Iterator[RankingItem | Skipped]:
+        with path.open(encoding="utf-8", newline="") as lines:
+            # By position: the header of zh.tsv has one tab too many.
+            header, *rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+            if header[:2] != HEADER or any(len(row) < 3 for row in rows):
+                raise CarotError(
+                    f"{path}: not the layout of BMLAMA-17; expected three columns or more, the "
+                    f"first two {HEADER}"
+                )
+            for number, row in enumerate(rows):
+                yield self._item(str(number), *row[:3])
+
+    @staticmethod
+    def _item(number: str, sentence: str, gold: str, listed: str) -> RankingItem | Skipped:
+        before, mask, after = sentence.partition(MASK)
+        if not mask or not before.strip():
+            return Skipped(number, "mask comes first" if mask else "no mask")
+        candidates = tuple(candidate.strip() for candidate in listed.split(", "))
+        suffix = after.rstrip(" .。।")
+        return checked(number, before.strip(), candidates, gold.strip(), suffix=suffix)

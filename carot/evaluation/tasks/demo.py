@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from carot.corpora.parallel import read_jsonl
-from carot.errors import CarotError
-from carot.evaluation.ranking import RankingItem
+from carot.evaluation.items import Item, RankingItem, Skipped
+from carot.evaluation.tasks.base import RankingTask, require_language
 
 FACTS = Path(str(files("carot") / "data" / "facts.jsonl"))
 
 
-def demo_languages() -> list[str]:
-    """Return the languages of the bundled facts, English first."""
-    return list(read_jsonl(FACTS)[0]["prompts"])
-
-
-def load_demo(language: str, limit: int | None = None) -> list[RankingItem]:
-    """Load the bundled facts in one language.
+class DemoFacts(RankingTask):
+    """Facts that come with carot, built from Unicode CLDR by ``scripts/build_facts.py``.
 
     Parameters
     ----------
-    language : str
-        One of :func:`demo_languages`.
-    limit : int, optional
-        Keep this many, spread evenly over the relations.
-
-    Raises
-    ------
-    CarotError
-        For a language that is not bundled.
+    data : None
+        They need no folder.
     """
-    rows = read_jsonl(FACTS)
-    if language not in rows[0]["prompts"]:
-        raise CarotError(
-            f"no bundled facts in {language!r}; expected one of {', '.join(rows[0]['prompts'])}"
-        )
-    count = min(limit or len(rows), len(rows))
-    return [
-        RankingItem(
-            row["id"], row["prompts"][language], tuple(row["candidates"][language]), row["answer"]
-        )
-        for row in (rows[index * len(rows) // count] for index in range(count))
-    ]
+
+    name = "demo"
+
+    def __init__(self, data: Path | None = None) -> None:
+        self.path = FACTS if data is None else data / "facts.jsonl"
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return read_jsonl(self.path)
+
+    def languages(self) -> list[str]:
+        """Return the languages that every fact is written in, English first."""
+        return list(self._rows[0]["prompts"])
+
+    def load(self, language: str) -> tuple[dict[str, Item], list[Skipped]]:
+        """Load the facts in one language; none is left out."""
+        require_language(language, self.languages(), self.path)
+        items: dict[str, Item] = {
+            row["id"]: RankingItem(
+                row["id"],
+                row["prompts"][language],
+                tuple(row["candidates"][language]),
+                row["answer"],
+            )
+            for row in self._rows
+        }
+        return items, []
