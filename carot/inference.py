@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from carot.corpora.parallel import read_jsonl
 from carot.errors import CarotError
-from carot.files import write_atomically
+from carot.journal import Journal
 from carot.models import CarotModel
 from carot.progress import track
 
@@ -32,6 +31,10 @@ def read_prompts(path: str | Path) -> list[dict[str, Any]]:
             value = row.get(key)
             if not (isinstance(value, str) and value) and not (optional and value is None):
                 raise CarotError(f"{path}, row {number}: {key!r} is {value!r}; expected a text")
+        if not isinstance(row["id"], str | int):
+            raise CarotError(
+                f"{path}, row {number}: 'id' is {row['id']!r}; expected text or number"
+            )
         if row["id"] in seen:
             raise CarotError(f"{path}, row {number}: the id {row['id']!r} stands twice")
         seen.add(row["id"])
@@ -78,10 +81,8 @@ def generate_file(
     CarotError
         When the partial file was made with other settings.
     """
-    output = Path(output)
-    partial = output.with_name(output.name + ".partial")
-    journal = output.with_name(output.name + ".journal")
-    done = _resume(partial, journal, dict(settings))
+    journal = Journal(output, settings)
+    done = len(journal.rows)
     with track("generating", len(rows), enabled=progress) as advance:
         advance(done)
         for start in range(done, len(rows), batch_size):
@@ -92,41 +93,15 @@ def generate_file(
                 content=content,
                 **generate_kwargs,
             )
-            lines = [
-                json.dumps(
-                    {
-                        "id": row["id"],
-                        "prompt": row["prompt"],
-                        "answer": answer,
-                        "steered": bool(row.get("english")),
-                    },
-                    ensure_ascii=False,
-                )
+            journal.append(
+                {
+                    "id": row["id"],
+                    "prompt": row["prompt"],
+                    "answer": answer,
+                    "steered": bool(row.get("english")),
+                }
                 for row, answer in zip(part, answers, strict=True)
-            ]
-            with partial.open("a", encoding="utf-8", newline="\n") as file:
-                file.write("".join(f"{line}\n" for line in lines))
-            advance(len(part))
-    partial.replace(output)
-    journal.unlink()
-    return output
-
-
-def _resume(partial: Path, journal: Path, settings: dict[str, Any]) -> int:
-    """Return how many whole rows are there already, and cut off half a row."""
-    if partial.is_file() and journal.is_file():
-        before = json.loads(journal.read_text("utf-8"))
-        differing = [key for key in settings if before.get(key) != settings[key]]
-        if differing:
-            key = differing[0]
-            raise CarotError(
-                f"{partial} was begun with {key} {before.get(key)!r}, and now it is "
-                f"{settings[key]!r}; use the same, or remove the file to begin anew"
             )
-        whole = partial.read_bytes().rpartition(b"\n")[0]
-        content = whole + b"\n" if whole else b""
-        write_atomically(partial, content)
-        return content.count(b"\n")
-    write_atomically(journal, json.dumps(settings) + "\n")
-    write_atomically(partial, "")
-    return 0
+            advance(len(part))
+    journal.finish()
+    return journal.output

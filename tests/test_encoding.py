@@ -175,7 +175,7 @@ def test_settings_of_the_tokenizer_stay_as_they_were(pad, side):
 @pytest.mark.parametrize("token", ["<bos>", "<eos>", "<pad>", "<start_of_turn>"])
 def test_special_tokens_are_never_content(token, side):
     tokenizer = tiny_tokenizer()
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<start_of_turn>"]})
+    tokenizer.add_tokens(["<start_of_turn>"], special_tokens=True)
     special = tokenizer.convert_tokens_to_ids(token)
     batch = encode(tokenizer, [f"La casa{token}es grande{token}", TEXTS[2]], padding_side=side)
     ids, content = real(batch, 0)
@@ -672,6 +672,17 @@ def test_layers_that_are_not_found_are_asked_for_with_what_there_is():
     assert "TwinLlama: found 2 lists of 4 layers" in message
     assert "layers_path=" in message
     assert "'model.layers' (4), 'model.memory' (4)" in message
+
+
+@pytest.mark.parametrize("place", ["in each layer", "beside the decoder"])
+def test_a_list_as_long_as_the_layers_but_elsewhere_is_not_taken_for_them(place):
+    model = copy.deepcopy(tiny_model("llama"))
+    layers = model.model.layers
+    for owner in layers if place == "in each layer" else [model]:
+        owner.experts = nn.ModuleList([nn.Linear(2, 2) for _ in layers])
+    anatomy = dissect(model)
+    assert anatomy.layers is layers
+    assert anatomy.layers_path == "model.layers"
 
 
 def test_a_config_that_no_list_agrees_with_asks_for_the_layers():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ from tiny import tiny_model, tiny_tokenizer
 
 import carot.demo
 from carot.corpora import ParallelCorpus
-from carot.demo import run_demo
+from carot.demo import _questions, run_demo
 from carot.errors import CarotError
-from carot.evaluation import RankingItem, accuracy, predict
-from carot.evaluation.tasks import load_bmlama, load_demo
-from carot.evaluation.tasks.demo import demo_languages
+from carot.evaluation import GenerationItem, RankingItem, Skipped, accuracy, best, rank
+from carot.evaluation.tasks import TASKS, get_task, register_task
 from carot.models import fit_aligner, load_model, wrap
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,26 +40,23 @@ def refusal(call, *args, **kwargs) -> str:
 # Ranking
 
 
-def items(language: str, order: Sequence[int] = range(5)) -> list[RankingItem]:
+def items(language: str, rows: Sequence[int] = range(5), **extra: Any) -> list[RankingItem]:
     return [
-        RankingItem(f"fact-{row}", f"{language} prompt {row}", ("a", "b", "c"), row % 3)
-        for row in order
+        RankingItem(f"fact-{row}", f"{language} prompt {row}", ("a", "b", "c"), row % 3, **extra)
+        for row in rows
     ]
 
 
 class Scorer:
     """Gives the scores that it is told, and remembers what it was asked."""
 
-    def __init__(self, scores: Sequence[Sequence[float]]) -> None:
-        self.scores = [list(row) for row in scores]
-        self.calls: list[tuple[Any, ...]] = []
+    def __init__(self, scores: list[list[float]]) -> None:
+        self.scores = scores
+        self.asked: dict[str, Any] = {}
 
-    def score(self, prompts, candidates, english=None, *, batch_size) -> list[list[float]]:
-        self.calls.append((list(prompts), list(candidates), english, batch_size))
+    def score(self, prompts, candidates, english=None, **options) -> list[list[float]]:
+        self.asked = {"prompts": prompts, "candidates": candidates, "english": english} | options
         return self.scores
-
-
-SCORES = [[-1, -2, -3], [-3, -1, -2], [-2, -3, -1], [-5, -4, -6], [-9, -9.5, -8]]
 
 
 @pytest.mark.parametrize("answer", [-1, 3, 100])
@@ -73,49 +70,57 @@ def test_an_item_without_candidates_is_refused():
     assert "of 0 candidates" in refusal(RankingItem, "fact-1", "The capital is", (), 0)
 
 
-def test_the_candidate_of_the_highest_score_is_the_answer():
-    model = Scorer(SCORES)
-    assert predict(model, items("es"), batch_size=3) == [0, 1, 2, 1, 2]
-    prompts = [f"es prompt {row}" for row in range(5)]
-    assert model.calls == [(prompts, [("a", "b", "c")] * 5, None, 3)]
+def test_ranking_asks_for_each_candidate_with_what_stands_behind_it():
+    model = Scorer([[-1, -2, -3]] * 2)
+    scores = rank(model, [*items("es")[:1], *items("ja", [1], suffix=" に")], batch_size=3)
+    assert scores == [[-1, -2, -3]] * 2
+    assert model.asked["prompts"] == ["es prompt 0", "ja prompt 1"]
+    assert [list(row) for row in model.asked["candidates"]] == [
+        ["a", "b", "c"],
+        ["a に", "b に", "c に"],
+    ]
+    assert model.asked["batch_size"] == 3
+    assert not any(model.asked["english"] or [])
+
+
+def test_a_question_is_steered_by_its_english_source_or_else_the_english_prompt():
+    model = Scorer([[-1, -2, -3]] * 3)
+    english = [*items("en")[:1], None, *items("en", [2], source="as a question", content=(0, 2))]
+    rank(model, items("es", range(3), content=(3, 9)), english)
+    assert model.asked["english"] == ["en prompt 0", None, "as a question"]
+    assert model.asked["content"] == [(3, 9)] * 3
+    assert model.asked["english_content"] == [None, None, (0, 2)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_real_model_ranks_as_it_scores_in_batches_of_any_size(size):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    aligner = fit_aligner(model, tokenizer, ParallelCorpus.bundled(["en", "es"], limit=30), [1, 2])
+    steered = wrap(model, tokenizer, aligner, layers=[1, 2])
+    spanish, english = (list(facts(code).values())[::9] for code in ("es", "en"))
+    assert len(spanish) > 9
+    scores = rank(steered, spanish, english, batch_size=size)
+    prompts = [item.prompt for item in spanish]
+    candidates = [item.candidates for item in spanish]
+    expected = steered.score(prompts, candidates, [item.prompt for item in english])
+    for row, expected_row, plain in zip(scores, expected, rank(steered, spanish), strict=True):
+        assert row == pytest.approx(expected_row, abs=1e-4)
+        assert row != pytest.approx(plain, abs=1e-2)
 
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
-    [([-1, -1, -1], 0), ([-2, -1, -1], 1), ([-1, -2, -1], 0), ([float("-inf")] * 3, 0)],
+    [
+        ([-1, -2, -3], 0),
+        ((-3, -2, -1), 2),
+        ([-1, -1, -1], 0),
+        ([-2, -1, -1], 1),
+        ([-1, -2, -1], 0),
+        ([float("-inf")] * 3, 0),
+    ],
 )
-def test_ties_go_to_the_first(scores, expected):
-    assert predict(Scorer([scores]), items("es")[:1]) == [expected]
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 2, 0, 1, 3], [3, 4, 0, 2, 1]])
-def test_english_is_joined_on_ids_and_not_on_order(order):
-    model = Scorer(SCORES)
-    assert predict(model, items("es"), items("en", order)) == [0, 1, 2, 1, 2]
-    assert model.calls[0][2] == [f"en prompt {row}" for row in range(5)]
-
-
-def test_the_order_of_english_changes_no_answer_of_a_real_model():
-    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
-    aligner = fit_aligner(model, tokenizer, ParallelCorpus.bundled(["en", "es"], limit=30), [1, 2])
-    steered = wrap(model, tokenizer, aligner, layers=[1, 2])
-    spanish, english = load_demo("es", 24), load_demo("en", 24)
-    expected = predict(steered, spanish, english)
-    assert predict(steered, spanish, english[::-1], batch_size=3) == expected
-    assert expected != predict(steered, spanish)
-
-
-def test_english_of_more_items_is_no_matter():
-    model = Scorer(SCORES[:2])
-    predict(model, items("es", [3, 1]), items("en"))
-    assert model.calls[0][2] == ["en prompt 3", "en prompt 1"]
-
-
-def test_items_without_english_are_refused_before_the_model_is_asked():
-    model = Scorer(SCORES)
-    message = refusal(predict, model, items("es"), items("en", [0, 2, 4]))
-    assert "2 items have no English counterpart, first fact-1" in message
-    assert model.calls == []
+def test_the_best_score_is_the_answer_and_ties_go_to_the_first(scores, expected):
+    assert best([scores, [0, 1, 0]]) == [expected, 1]
 
 
 @pytest.mark.parametrize(
@@ -136,59 +141,96 @@ def test_accuracy_needs_a_prediction_for_each_item():
         accuracy([0, 1], items("es"))
 
 
+# Tasks
+
+
+@pytest.mark.parametrize("name", ["unknown", ""])
+def test_an_unknown_task_is_refused_with_those_there_are(name):
+    message = refusal(get_task, name)
+    assert f"no task {name!r}" in message
+    for known in ("demo", "bmlama"):
+        assert known in message
+
+
+def test_a_task_whose_folder_is_missing_is_refused_by_name(tmp_path):
+    assert f"{tmp_path / 'no'}: no such folder" in refusal(get_task, "bmlama", tmp_path / "no")
+
+
+def test_a_task_that_needs_its_files_asks_for_their_folder():
+    assert "bmlama" in refusal(get_task, "bmlama")
+
+
+def test_a_task_of_ones_own_is_found_by_its_name(monkeypatch, tmp_path):
+    monkeypatch.setattr("carot.evaluation.tasks.TASKS", dict(TASKS))
+    register_task("mine", lambda folder: ("mine", folder))
+    assert get_task("mine", tmp_path) == ("mine", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["demo", "bmlama"])
+def test_a_ranking_task_judges_no_text(name, tmp_path):
+    item = GenerationItem("fact-1", "The capital is", ("Oslo",))
+    assert "fact-1 is ranked" in refusal(get_task(name, tmp_path).is_right, item, "Oslo")
+
+
 # The bundled facts
 
 
-def relation(item: RankingItem) -> str:
-    return item.id.rpartition("-")[0]
+@cache
+def facts(language: str) -> dict[str, RankingItem]:
+    return get_task("demo").load(language)[0]
+
+
+def relation(item_id: str) -> str:
+    return item_id.rpartition("-")[0]
 
 
 def test_facts_are_bundled_in_english_and_twelve_more_languages():
-    assert demo_languages() == LANGUAGES
+    assert get_task("demo").languages() == LANGUAGES
 
 
-@pytest.mark.parametrize("limit", [None, 10])
 @pytest.mark.parametrize("language", LANGUAGES[1:])
-def test_facts_have_the_same_ids_and_answers_as_in_english(language, limit):
-    english, here = load_demo("en", limit), load_demo(language, limit)
-    assert [(item.id, item.answer) for item in here] == [(item.id, item.answer) for item in english]
-    assert [len(item.candidates) for item in here] == [len(item.candidates) for item in english]
-    assert all(a.prompt != b.prompt for a, b in zip(here, english, strict=True))
+def test_facts_have_the_same_ids_and_answers_as_in_english(language):
+    english, here = facts("en"), facts(language)
+    assert list(here) == list(english)
+    for key, item in here.items():
+        assert item.id == key
+        assert item.answer == english[key].answer
+        assert len(item.candidates) == len(english[key].candidates)
+        assert item.prompt != english[key].prompt
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_prompts_and_candidates_of_facts_are_distinct_texts(language):
-    facts = load_demo(language)
-    assert len({item.prompt for item in facts}) == len({item.id for item in facts}) == len(facts)
-    for item in facts:
+    items, skipped = get_task("demo").load(language)
+    assert len({item.prompt for item in items.values()}) == len(items) == 113
+    assert skipped == []
+    for item in items.values():
         assert item.prompt == item.prompt.strip() != ""
         assert len({text.casefold() for text in item.candidates}) == len(item.candidates) >= 4
         assert item.candidates[item.answer].casefold() not in item.prompt.casefold()
 
 
-@pytest.mark.parametrize("limit", [4, 8, 16, 32, 64, 100])
-def test_a_limit_spreads_over_the_relations(limit):
-    whole, part = load_demo("es"), load_demo("es", limit)
-    assert len(part) == len({item.id for item in part}) == limit
-    assert {item.id for item in part} <= {item.id for item in whole}
-    before, after = Counter(map(relation, whole)), Counter(map(relation, part))
-    assert len(before) == 4
-    for name, count in before.items():
-        assert abs(after[name] - limit * count / len(whole)) < 1
-
-
-@pytest.mark.parametrize("limit", [None, 113, 1000])
-def test_a_limit_beyond_the_facts_keeps_all_of_them_in_order(limit):
-    ids = [item.id for item in load_demo("es", limit)]
-    assert ids == sorted(ids)
-    assert len(ids) == 113
-
-
 @pytest.mark.parametrize("language", ["xx", "", "EN"])
 def test_facts_in_an_unknown_language_are_refused_with_those_there_are(language):
-    message = refusal(load_demo, language)
-    assert f"no bundled facts in {language!r}" in message
-    assert ", ".join(LANGUAGES) in message
+    message = refusal(get_task("demo").load, language)
+    assert f"no language {language!r}" in message
+    assert ", ".join(sorted(LANGUAGES)) in message
+
+
+@pytest.mark.parametrize("limit", [4, 8, 16, 32, 64, 100])
+def test_the_facts_of_the_demo_are_spread_over_the_relations(limit):
+    part = [item.id for item in _questions("es", limit)]
+    assert len(part) == len(set(part)) == limit
+    assert part == [item.id for item in _questions("ja", limit)]
+    before, after = Counter(map(relation, facts("es"))), Counter(map(relation, part))
+    assert len(before) == 4
+    for name, count in before.items():
+        assert abs(after[name] - limit * count / 113) < 1
+
+
+@pytest.mark.parametrize("limit", [113, 1000])
+def test_the_demo_asks_all_facts_where_there_are_no_more(limit):
+    assert _questions("es", limit) == list(facts("es").values())
 
 
 def test_the_bundled_facts_are_what_their_script_builds():
@@ -215,115 +257,118 @@ def test_the_script_of_the_facts_sees_a_file_that_differs(tmp_path):
 # BMLAMA
 
 HEADER = "Prompt\tAns\tCandidate Ans\tSubject"
+CITIES = "Toronto, London, Madrid"
 LINES = [
-    "Charles was born in <mask>.\tMadrid\tToronto, London, Madrid\tCharles",
-    "In <mask> Charles was born.\tMadrid\tToronto, London, Madrid\tCharles",  # ends elsewhere
-    "Anna was born in <mask> .\tOslo\tToronto, London, Madrid\tAnna",  # answer not listed
-    'The author of "Emma is <mask>\tJane Austen\tJane Austen, Mark Twain\tEmma',
+    f"Charles was born in <mask>.\tMadrid\t{CITIES}\tCharles",
+    f"Anna was born in <mask> .\tOslo\t{CITIES}\tAnna",
+    '"Emma was written by <mask>\tJane Austen\tJane Austen, Mark Twain\tEmma',
     "गीता का जन्म <mask>।\tदिल्ली\tमुंबई, दिल्ली\tगीता",
     "安娜出生于<mask>。\t奥斯陆\t伦敦, 奥斯陆\t安娜",
-    "No mask.\tMadrid\tMadrid, London\tNone",
+    f"No mask.\tMadrid\t{CITIES}\tNone",
+    f"<mask> is where Charles was born.\tMadrid\t{CITIES}\tCharles",
+    "Peter was born in <mask>.\tMadrid\tMadrid, London, Madrid\tPeter",
+    "Peter was born in <mask>.\tMadrid\tMadrid, , London\tPeter",
+    "カルロスは<mask>に生まれました。\tマドリード\tロンドン, マドリード\tカルロス",
 ]
 
 
-def bmlama(folder: Path, lines: list[str], ending: str = "\n", header: str = HEADER) -> Path:
+def bmlama(folder: Path, lines: list[str], ending: str = "\n", header: str = HEADER) -> Any:
     content = "".join(line + ending for line in [header, *lines])
     (folder / "en.tsv").write_bytes(content.encode("utf-8"))
-    return folder
+    return get_task("bmlama", folder)
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_bmlama_keeps_rows_that_end_in_the_mask_under_their_numbers(tmp_path, ending):
-    facts = load_bmlama(bmlama(tmp_path, LINES, ending), "en")
-    assert list(facts) == ["0", "3", "4", "5"]
-    assert facts["0"] == RankingItem("0", "Charles was born in", ("Toronto", "London", "Madrid"), 2)
-    assert facts["3"].prompt == 'The author of "Emma is'
-    assert facts["3"].candidates == ("Jane Austen", "Mark Twain")
-    assert [facts[key].prompt for key in ("4", "5")] == ["गीता का जन्म", "安娜出生于"]
-    assert [fact.candidates[fact.answer] for fact in facts.values()] == [
-        "Madrid",
-        "Jane Austen",
-        "दिल्ली",
-        "奥斯陆",
+def test_bmlama_gives_questions_under_the_numbers_of_their_rows(tmp_path, ending):
+    items, _ = bmlama(tmp_path, LINES, ending).load("en")
+    assert list(items) == ["0", "2", "3", "4", "9"]
+    assert items["0"] == RankingItem("0", "Charles was born in", ("Toronto", "London", "Madrid"), 2)
+    assert items["2"].prompt == '"Emma was written by'
+    assert items["2"].candidates == ("Jane Austen", "Mark Twain")
+    assert [items[key].prompt for key in "34"] == ["गीता का जन्म", "安娜出生于"]
+    answers = [item.candidates[item.answer] for item in items.values()]
+    assert answers == ["Madrid", "Jane Austen", "दिल्ली", "奥斯陆", "マドリード"]
+
+
+def test_bmlama_scores_what_stands_behind_the_mask_with_the_candidate(tmp_path):
+    items, _ = bmlama(tmp_path, LINES).load("en")
+    assert (items["9"].prompt, items["9"].suffix) == ("カルロスは", "に生まれました")
+    assert [items[key].suffix for key in ("0", "2", "3", "4")] == ["", "", "", ""]
+
+
+def test_bmlama_says_which_rows_are_no_questions_and_why(tmp_path):
+    _, skipped = bmlama(tmp_path, LINES).load("en")
+    assert skipped == [
+        Skipped("1", "gold not among candidates"),
+        Skipped("5", "no mask"),
+        Skipped("6", "mask comes first"),
+        Skipped("7", "duplicate candidates"),
+        Skipped("8", "empty candidate"),
     ]
 
 
 def test_bmlama_without_the_file_is_refused_with_the_languages_there(tmp_path):
-    bmlama(tmp_path, LINES)
+    task = bmlama(tmp_path, LINES)
     (tmp_path / "es.tsv").touch()
-    message = refusal(load_bmlama, tmp_path, "fr")
-    assert f"{tmp_path / 'fr.tsv'}: no such file" in message
-    assert "languages there: en, es" in message
-    assert "languages there: none" in refusal(load_bmlama, tmp_path / "nowhere", "fr")
+    assert task.languages() == ["en", "es"]
+    message = refusal(task.load, "fr")
+    assert str(tmp_path) in message
+    assert "no language 'fr'; there: en, es" in message
 
 
-@pytest.mark.parametrize("missing", ["Prompt", "Ans", "Candidate Ans"])
-def test_bmlama_without_one_of_its_columns_is_refused_by_name(tmp_path, missing):
-    header = HEADER.split("\t")
-    header[header.index(missing)] = "Other"
-    bmlama(tmp_path, LINES, header="\t".join(header))
-    message = refusal(load_bmlama, tmp_path, "en")
-    assert f"{tmp_path / 'en.tsv'}: no column {missing!r}" in message
+LAYOUTS = {
+    "another first column": ("Sentence\tAns\tCandidate Ans", LINES[:1]),
+    "another second column": ("Prompt\tGold\tCandidate Ans", LINES[:1]),
+    "commas": (HEADER.replace("\t", ","), LINES[:1]),
+    "a last row that is cut short": (HEADER, [*LINES, "Peter was born in <mask>."]),
+    "a blank line": (HEADER, [LINES[0], "", LINES[2]]),
+}
 
 
-@pytest.mark.xfail(strict=True, reason="AttributeError: a cell that is not there is None")
-def test_bmlama_cut_short_is_refused_with_its_file(tmp_path):
-    bmlama(tmp_path, [*LINES, "Peter was born in <mask>."])
-    assert str(tmp_path / "en.tsv") in refusal(load_bmlama, tmp_path, "en")
+@pytest.mark.parametrize(("header", "lines"), LAYOUTS.values(), ids=LAYOUTS)
+def test_a_file_of_another_layout_than_bmlama_is_refused_by_name(tmp_path, header, lines):
+    task = bmlama(tmp_path, lines, header=header)
+    assert f"{tmp_path / 'en.tsv'}: not the layout of BMLAMA-17" in refusal(task.load, "en")
 
 
-@pytest.mark.xfail(strict=True, reason="columns are looked up in rows only")
-@pytest.mark.parametrize("header", ["", "a\tb"])
-def test_bmlama_without_columns_is_refused_though_it_has_no_row(tmp_path, header):
-    bmlama(tmp_path, [], header=header)
-    assert str(tmp_path / "en.tsv") in refusal(load_bmlama, tmp_path, "en")
+@pytest.mark.xfail(strict=True, reason="ValueError: not enough values to unpack")
+def test_an_empty_file_of_bmlama_is_refused_by_name(tmp_path):
+    (tmp_path / "en.tsv").touch()
+    assert str(tmp_path / "en.tsv") in refusal(get_task("bmlama", tmp_path).load, "en")
 
 
-@pytest.mark.xfail(strict=True, reason="csv.DictReader passes over blank lines")
-def test_a_blank_line_of_bmlama_keeps_the_numbers_of_those_after_it(tmp_path):
-    facts = load_bmlama(bmlama(tmp_path, [LINES[0], "", LINES[0]]), "en")
-    assert list(facts) == ["0", "2"]
+@pytest.mark.xfail(strict=True, reason="UnicodeDecodeError")
+def test_a_file_of_bmlama_that_is_not_utf8_is_refused_by_name(tmp_path):
+    task = bmlama(tmp_path, LINES[:1])
+    (tmp_path / "en.tsv").write_bytes(f"{HEADER}\nJosé <mask>\tA\tA, B\tJosé\n".encode("latin-1"))
+    assert str(tmp_path / "en.tsv") in refusal(task.load, "en")
 
 
-def test_bmlama_17_asks_the_same_in_english_and_spanish(shared_data):
-    english, spanish = (load_bmlama(shared_data / "bmlama17", code) for code in ("en", "es"))
-    common = english.keys() & spanish.keys()
+@cache
+def bmlama_17(folder: Path, language: str) -> dict[str, RankingItem]:
+    return get_task("bmlama", folder / "bmlama17").load(language)[0]
+
+
+@pytest.mark.parametrize("language", ["ar", "es", "fr", "ja", "ko", "ru", "tr", "vi", "zh"])
+def test_bmlama_17_asks_the_same_in_every_language(shared_data, language):
+    english, here = (bmlama_17(shared_data, code) for code in ("en", language))
+    common = english.keys() & here.keys()
     assert len(common) > 2000
     for key in common:
-        assert english[key].answer == spanish[key].answer
-        assert len(english[key].candidates) == len(spanish[key].candidates)
-    for facts in (english, spanish):
-        for fact in facts.values():
-            assert fact.prompt
-            assert "<mask>" not in fact.prompt
-            assert len(set(fact.candidates)) == len(fact.candidates)
+        assert english[key].answer == here[key].answer
+        assert len(english[key].candidates) == len(here[key].candidates)
+    for item in here.values():
+        assert item.prompt == item.prompt.strip() != ""
+        assert "<mask>" not in item.prompt + item.suffix
+        assert len(set(item.candidates)) == len(item.candidates)
 
 
 def test_bmlama_17_numbers_its_rows_by_line(shared_data):
-    path = shared_data / "bmlama17" / "es.tsv"
-    lines = path.read_text("utf-8").split("\n")[1:]
-    facts = load_bmlama(path.parent, "es")
-    assert {lines[int(key)].partition("<mask>")[0].strip() for key in facts} == {
-        fact.prompt for fact in facts.values()
-    }
-    assert lines[int(max(facts, key=int))].startswith(facts[max(facts, key=int)].prompt)
-
-
-@pytest.mark.parametrize(
-    "language",
-    [
-        *["ar", "fr", "ru", "vi"],
-        pytest.param(
-            "zh",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the header of zh.tsv has a tab inside 'Candidate Ans'"
-            ),
-        ),
-    ],
-)
-def test_bmlama_17_has_facts_in_its_other_languages(shared_data, language):
-    english, here = (load_bmlama(shared_data / "bmlama17", code) for code in ("en", language))
-    assert len(english.keys() & here.keys()) > 2000
+    lines = (shared_data / "bmlama17" / "es.tsv").read_text("utf-8").split("\n")[1:]
+    for key, item in bmlama_17(shared_data, "es").items():
+        sentence, gold, *_ = lines[int(key)].split("\t")
+        assert sentence.startswith(item.prompt)
+        assert item.candidates[item.answer] == gold.strip()
 
 
 # The demonstration
@@ -394,14 +439,16 @@ def test_the_accuracies_of_the_demo_are_those_of_the_model(demo, model_folder, s
     model, tokenizer = load_model(model_folder)
     aligner = fit_aligner(model, tokenizer, small_corpus, [1, 2])
     steered = wrap(model, tokenizer, aligner, layers=[1, 2])
-    english = load_demo("en", FACTS)
+    english = _questions("en", FACTS)
 
     def share(language: str, sources: list[str] | None = None) -> float:
-        facts = load_demo(language, FACTS)
-        prompts = [fact.prompt for fact in facts]
-        scores = steered.score(prompts, [fact.candidates for fact in facts], sources)
-        best = [max(range(len(row)), key=row.__getitem__) for row in scores]
-        return sum(a == fact.answer for a, fact in zip(best, facts, strict=True)) / FACTS
+        asked = _questions(language, FACTS)
+        prompts = [fact.prompt for fact in asked]
+        scores = steered.score(prompts, [fact.candidates for fact in asked], sources)
+        right = [
+            row.index(max(row)) == fact.answer for row, fact in zip(scores, asked, strict=True)
+        ]
+        return sum(right) / FACTS
 
     for language in SHOWN:
         assert demo[0]["languages"][language] == {
@@ -425,8 +472,8 @@ def test_the_examples_of_the_demo_are_answers_that_changed(demo):
     for example in examples:
         assert example["unsteered"] != example["steered"]
         assert example["gold"] in (example["unsteered"], example["steered"])
-        facts = {fact.prompt: fact for fact in load_demo(example["language"], FACTS)}
-        fact = facts[example["prompt"]]
+        asked = {fact.prompt: fact for fact in _questions(example["language"], FACTS)}
+        fact = asked[example["prompt"]]
         assert example["gold"] == fact.candidates[fact.answer]
 
 
@@ -435,11 +482,11 @@ def test_the_alignment_of_the_demo_is_of_the_first_language(demo):
     assert (alignment["language"], alignment["layer"]) == ("es", 1)
     assert len(alignment["plan"]) == len(alignment["prompt_tokens"])
     assert len(alignment["plan"][0]) == len(alignment["english_tokens"])
-    ids = {fact.prompt: fact.id for code in ("en", "es") for fact in load_demo(code, FACTS)}
+    ids = {fact.prompt: fact.id for code in ("en", "es") for fact in _questions(code, FACTS)}
     assert ids[alignment["prompt"]] == ids[alignment["english"]]
 
 
-@pytest.mark.parametrize("step", ["fit_aligner", "predict", "demo_html"])
+@pytest.mark.parametrize("step", ["fit_aligner", "rank", "demo_html"])
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 def test_a_demo_that_is_interrupted_leaves_nothing_half_written(
     monkeypatch, tmp_path, model_folder, small_corpus, step, interruption
@@ -460,7 +507,7 @@ def test_an_earlier_report_stays_until_the_new_one_is_whole(
     monkeypatch, tmp_path, model_folder, small_corpus
 ):
     (tmp_path / "report.json").write_text("earlier")
-    monkeypatch.setattr(carot.demo, "predict", lambda *_a, **_k: 1 / 0)
+    monkeypatch.setattr(carot.demo, "rank", lambda *_a, **_k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         demonstrate(tmp_path, model_folder, small_corpus, facts=4)
     assert (tmp_path / "report.json").read_text() == "earlier"
@@ -468,7 +515,7 @@ def test_an_earlier_report_stays_until_the_new_one_is_whole(
 
 @pytest.mark.parametrize(
     ("languages", "named"),
-    [([], "expected some"), (["en", "es"], "without English"), (["es", "xx"], "facts in 'xx'")],
+    [([], "expected some"), (["en", "es"], "without English"), (["es", "xx"], "no language 'xx'")],
 )
 def test_languages_that_the_demo_cannot_ask_are_refused_before_it_loads_a_model(
     monkeypatch, tmp_path, languages, named
@@ -478,7 +525,7 @@ def test_languages_that_the_demo_cannot_ask_are_refused_before_it_loads_a_model(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="a limit of 0 is taken for none")
+@pytest.mark.xfail(strict=True, reason="ZeroDivisionError")
 @pytest.mark.parametrize("facts", [0, -1])
 def test_a_demo_of_no_facts_is_refused(tmp_path, model_folder, small_corpus, facts):
     options = {"facts": facts, "languages": ["es"], "layers": (1,)}

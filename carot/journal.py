@@ -1,0 +1,75 @@
+"""Rows of a long run, kept as they come, so that an interrupted run can go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from carot.errors import CarotError
+from carot.files import write_atomically
+
+
+class Journal:
+    """An output file in the making: ``<output>.partial`` and the settings it was begun with.
+
+    Parameters
+    ----------
+    output : path
+        Where the result will be.
+    settings : mapping
+        What the rows depend on, as JSON; a partial file of other settings is refused.
+
+    Raises
+    ------
+    CarotError
+        When the partial file was begun with other settings; nothing is changed then.
+    """
+
+    def __init__(self, output: str | Path, settings: Mapping[str, Any]) -> None:
+        self.output = Path(output)
+        self.partial = self.output.with_name(self.output.name + ".partial")
+        self._settings_file = self.output.with_name(self.output.name + ".journal")
+        begun = json.loads(json.dumps(settings))
+        self.rows: list[dict[str, Any]] = []
+        if self.partial.is_file() and self._settings_file.is_file():
+            self._require_same(begun)
+            self.rows = self._whole_rows()
+        else:
+            write_atomically(self._settings_file, json.dumps(begun) + "\n")
+            write_atomically(self.partial, "")
+
+    def _require_same(self, settings: dict[str, Any]) -> None:
+        before = json.loads(self._settings_file.read_text("utf-8"))
+        for key in before.keys() | settings.keys():
+            if before.get(key) != settings.get(key):
+                raise CarotError(
+                    f"{self.partial} was begun with {key} {before.get(key)!r}, and now it is "
+                    f"{settings.get(key)!r}; use the same, or remove the file to begin anew"
+                )
+
+    def _whole_rows(self) -> list[dict[str, Any]]:
+        """Read the rows that are there, cutting off half a row at the end."""
+        content = self.partial.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            write_atomically(self.partial, whole)
+        return [json.loads(line) for line in whole.decode("utf-8").split("\n") if line]
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows in one piece."""
+        new = [dict(row) for row in rows]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in new)
+        with self.partial.open("ab") as file:
+            file.write(lines.encode("utf-8"))
+        self.rows += new
+
+    def finish(self, content: str | None = None) -> None:
+        """Give the output its name: the rows themselves, or ``content`` made of them."""
+        if content is None:
+            self.partial.replace(self.output)
+        else:
+            write_atomically(self.output, content)
+            self.partial.unlink()
+        self._settings_file.unlink()
