@@ -21,6 +21,7 @@ from carot.corpora import ParallelCorpus
 from carot.demo import _questions, run_demo
 from carot.errors import CarotError
 from carot.evaluation import GenerationItem, RankingItem, Skipped, accuracy, best, rank
+from carot.evaluation.questions import draw_questions
 from carot.evaluation.tasks import TASKS, get_task, register_task
 from carot.models import fit_aligner, load_model, wrap
 
@@ -170,6 +171,73 @@ def test_a_task_of_ones_own_is_found_by_its_name(monkeypatch, tmp_path):
 def test_a_ranking_task_judges_no_text(name, tmp_path):
     item = GenerationItem("fact-1", "The capital is", ("Oslo",))
     assert "fact-1 is ranked" in refusal(get_task(name, tmp_path).is_right, item, "Oslo")
+
+
+# Questions
+
+
+class Quiz:
+    """A task of given questions; each language has them in an order of its own."""
+
+    name = "quiz"
+
+    def __init__(self, orders: dict[str, Sequence[int]]) -> None:
+        self.orders = orders
+
+    def load(self, language: str) -> tuple[dict[str, RankingItem], list[Skipped]]:
+        rows = {item.id: item for item in items(language, self.orders[language])}
+        return rows, [Skipped("fact-99", "no mask")] * (language == "es")
+
+
+@pytest.mark.parametrize("order", [[4, 3, 2, 1, 0], [1, 3, 0, 4, 2]])
+@pytest.mark.parametrize("limit", [None, 3])
+def test_questions_are_joined_on_ids_and_not_on_order(order, limit):
+    expected = draw_questions(Quiz({"en": range(5), "es": range(5)}), ["es"], limit)
+    shuffled = draw_questions(Quiz({"en": order, "es": range(5)}), ["es"], limit)
+    assert shuffled == expected
+    for code in ("en", "es"):
+        assert [item.id for item in shuffled.items[code]] == shuffled.ids
+    assert len(shuffled) == (limit or 5)
+
+
+def test_questions_are_those_that_every_language_has():
+    drawn = draw_questions(Quiz({"en": range(5), "es": range(1, 9), "ru": [4, 1, 0]}), ["es", "ru"])
+    assert sorted(drawn.ids) == ["fact-1", "fact-4"]
+    assert drawn.languages == ["es", "ru"]
+    lonely = {code: row.get("not in every language") for code, row in drawn.skipped.items()}
+    assert lonely == {"en": 3, "es": 6, "ru": 1}
+    assert drawn.skipped["es"]["no mask"] == 1
+
+
+def test_a_smaller_draw_is_the_beginning_of_a_larger_one():
+    quiz = Quiz({"en": range(50), "es": range(50)})
+    ids = {limit: draw_questions(quiz, ["es"], limit, seed=3).ids for limit in (5, 20, None)}
+    assert ids[5] == ids[20][:5] == ids[None][:5]
+    assert ids[20] == ids[None][:20]
+    assert ids[None] != draw_questions(quiz, ["es"], seed=4).ids
+    assert sorted(ids[None]) == sorted(draw_questions(quiz, ["es"], seed=4).ids)
+
+
+def test_parts_of_the_questions_share_no_id_and_keep_languages_together():
+    drawn = draw_questions(Quiz({"en": range(9), "es": range(9)}), ["es"])
+    parts = [drawn.part(0, 4), drawn.part(4, 9)]
+    assert parts[0].ids + parts[1].ids == drawn.ids
+    for part in parts:
+        assert [item.id for item in part.items["es"]] == part.ids
+
+
+@pytest.mark.parametrize(
+    ("languages", "named"),
+    [([], "languages are none"), (["en", "es"], "without English"), (["es", "es"], "each once")],
+)
+def test_languages_that_cannot_be_asked_are_refused(languages, named):
+    quiz = Quiz({"en": range(5), "es": range(5)})
+    assert named in refusal(draw_questions, quiz, languages)
+
+
+def test_languages_without_a_common_question_are_refused():
+    quiz = Quiz({"en": range(5), "es": range(5, 9)})
+    assert "task quiz: no question is in all of en, es" in refusal(draw_questions, quiz, ["es"])
 
 
 # The bundled facts

@@ -75,6 +75,9 @@ class Aligner:
         The model that it was fitted on.
     fit : dict, optional
         How it was fitted (sentences, token limit, versions), as shown by ``carot info``.
+    defaults : dict, optional
+        What :func:`carot.wrap` takes where nothing is said: ``layers`` and settings of the
+        transport, as chosen by a sweep.
     """
 
     def __init__(
@@ -83,11 +86,13 @@ class Aligner:
         languages: list[str],
         model: ModelIdentity,
         fit: dict[str, Any] | None = None,
+        defaults: dict[str, Any] | None = None,
     ) -> None:
         self.layers = dict(sorted(layers.items()))
         self.languages = list(languages)
         self.model = model
         self.fit = dict(fit or {})
+        self.defaults = dict(defaults or {})
 
     def __getitem__(self, layer: int) -> LayerAligner:
         if layer not in self.layers:
@@ -116,12 +121,17 @@ class Aligner:
         """Return the fitted layer nearest to 0.3 of the depth, where the paper's picks lie."""
         return min(self.layers, key=lambda layer: abs(layer - 0.3 * self.model.num_layers))
 
+    def default_layers(self) -> list[int]:
+        """Return the layers that a sweep chose, else :meth:`default_layer`."""
+        return list(self.defaults.get("layers") or [self.default_layer()])
+
     def describe(self) -> dict[str, Any]:
         """Return what it holds as plain data, for ``carot info``."""
         return {
             "model": asdict(self.model),
             "languages": self.languages,
             "fit": self.fit,
+            "defaults": self.defaults,
             "layers": [
                 {
                     "layer": index,
@@ -154,6 +164,7 @@ class Aligner:
             "languages": self.languages,
             "model": asdict(self.model),
             "fit": self.fit,
+            "defaults": self.defaults,
         }
         tensors = {
             f"layers.{index}.{name}": tensor.to("cpu", torch.float32).contiguous()
@@ -208,7 +219,13 @@ class Aligner:
             layers = {index: _layer_from(tensors, index) for index in config["layers"]}
             known = {entry.name for entry in fields(ModelIdentity)}
             model = {key: value for key, value in config["model"].items() if key in known}
-            return cls(layers, config["languages"], ModelIdentity(**model), config.get("fit"))
+            return cls(
+                layers,
+                config["languages"],
+                ModelIdentity(**model),
+                config.get("fit"),
+                config.get("defaults"),
+            )
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise CarotError(f"{folder / CONFIG_NAME}: not valid JSON ({error})") from error
         except (KeyError, TypeError, AttributeError) as error:

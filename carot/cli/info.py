@@ -34,7 +34,7 @@ def _summary(content: dict[str, Any]) -> Table:
         title=f"{model['name']} ({model['model_type']}, {model['num_layers']} layers, "
         f"hidden size {model['hidden_size']})",
         caption=f"languages {', '.join(content['languages'])}; "
-        + ", ".join(f"{key} {value}" for key, value in fit.items()),
+        + ", ".join(f"{key} {value}" for key, value in (fit | content["defaults"]).items()),
     )
     for column in ("layer", "language directions", "whitened dimensions"):
         table.add_column(column, justify="right")

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from carot.alignment import Aligner, Alignment
 from carot.errors import CarotError
-from carot.interventions import Intervention, Method, make_method
+from carot.interventions import Intervention, Method, make_method, method_settings
 from carot.models import hooks, tracing
 from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
 from carot.models.encoding import Content, padding_id, special_ids
 from carot.models.pairs import Pairs, resolve_english
 from carot.models.scoring import Reduction, prepare_candidates, score_batch
-from carot.models.steering import Steerer
+from carot.models.steering import EnglishMemory, Steerer
 from carot.models.view import AlignmentView, token_labels
 
 BACKENDS: dict[str, ModuleType] = {"nnsight": tracing, "torch": hooks}
@@ -47,6 +47,8 @@ class CarotModel:
         several threads use one model.
     layers_path : str, optional
         Where the decoder layers are, for an architecture in which they are not found.
+    english_memory : EnglishMemory, optional
+        Keeps English states between calls.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class CarotModel:
         *,
         hooks: Literal["nnsight", "torch"] = "nnsight",
         layers_path: str | None = None,
+        english_memory: EnglishMemory | None = None,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
         self.anatomy.check_layers(list(method))
@@ -77,7 +80,9 @@ class CarotModel:
         self.tokenizer = tokenizer
         self.aligner = aligner
         self.layers = sorted(method)
-        self._steerer = Steerer(self.anatomy, tokenizer, aligner, method, BACKENDS[hooks])
+        self._steerer = Steerer(
+            self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory
+        )
 
     @torch.no_grad()
     def generate(
@@ -332,6 +337,7 @@ def wrap(
     language: str | None = None,
     hooks: Literal["nnsight", "torch"] = "nnsight",
     layers_path: str | None = None,
+    english_memory: EnglishMemory | None = None,
     **settings: Any,
 ) -> CarotModel:
     """Wrap a model so that English counterparts of its prompts can steer it.
@@ -343,7 +349,8 @@ def wrap(
     aligner : Aligner
         Fitted on this model.
     layer : int, optional
-        The layer that is steered; by default the fitted one nearest to 0.3 of the depth.
+        The layer that is steered; by default what a sweep chose, else the fitted layer nearest to
+        0.3 of the depth.
     layers : sequence of int, optional
         Several layers instead: each aligns the states as they then are.
     intervention : str, Intervention, or mapping of int to Intervention
@@ -355,9 +362,11 @@ def wrap(
         Who registers the hooks.
     layers_path : str, optional
         Where the decoder layers are, for an architecture in which they are not found.
+    english_memory : EnglishMemory, optional
+        Keeps English states between calls, for trying many settings on the same questions.
     **settings
         Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
-        ``solver`` ("auto").
+        ``solver`` ("auto"). The aligner's ``defaults`` stand in for what is not given.
 
     Returns
     -------
@@ -375,14 +384,24 @@ def wrap(
     if layer is not None and layers is not None:
         raise CarotError(f"layer={layer} and layers={list(layers)}; expected one of the two")
     if layers is None:
-        layers = [aligner.default_layer() if layer is None else layer]
+        layers = aligner.default_layers() if layer is None else [layer]
     dissect(model, layers_path).check_layers(list(layers))
     if isinstance(intervention, str):
-        method = make_method(intervention, aligner, layers, language, **settings)
+        known = method_settings(intervention)
+        defaults = {key: aligner.defaults[key] for key in known if key in aligner.defaults}
+        method = make_method(intervention, aligner, layers, language, **defaults | settings)
     elif settings:
         raise CarotError(f"{sorted(settings)} do not go with an intervention that is made already")
     elif isinstance(intervention, Mapping):
         method = intervention
     else:
         method = dict.fromkeys(layers, intervention)
-    return CarotModel(model, tokenizer, aligner, method, hooks=hooks, layers_path=layers_path)
+    return CarotModel(
+        model,
+        tokenizer,
+        aligner,
+        method,
+        hooks=hooks,
+        layers_path=layers_path,
+        english_memory=english_memory,
+    )

@@ -41,6 +41,20 @@ class EnglishStates:
         return cls(torch.arange(rows), {}, Batch(nothing, nothing, nothing.bool()))
 
 
+class EnglishMemory:
+    """English states kept between calls, for trying many settings on the same questions.
+
+    Parameters
+    ----------
+    layers : sequence of int
+        Every layer that will be asked for: one English pass reads them all.
+    """
+
+    def __init__(self, layers: Sequence[int]) -> None:
+        self.layers = sorted(set(layers))
+        self.kept: dict[tuple[Any, ...], EnglishStates] = {}
+
+
 def needs_source(step: Intervention) -> bool:
     """Whether an intervention needs English states; one that does not says so."""
     return bool(getattr(step, "needs_source", True))
@@ -61,6 +75,8 @@ class Steerer:
         What is done at each layer that is steered.
     backend : module
         :mod:`carot.models.tracing` or :mod:`carot.models.hooks`.
+    memory : EnglishMemory, optional
+        Keeps English states between calls.
     """
 
     def __init__(
@@ -70,12 +86,14 @@ class Steerer:
         aligner: Aligner,
         method: Method,
         backend: ModuleType,
+        memory: EnglishMemory | None = None,
     ) -> None:
         self.anatomy = anatomy
         self.tokenizer = tokenizer
         self.method = dict(sorted(method.items()))
         self.needs_source = any(needs_source(step) for step in method.values())
         self.backend = backend
+        self.memory = memory
         self.modules = {index: anatomy.layers[index] for index in self.method}
         self.fitted = {
             index: aligner[index].to(anatomy.device_of(index), torch.float32)
@@ -102,10 +120,18 @@ class Steerer:
         rows = [row for row, text in enumerate(english) if text]
         if not rows:
             return None
+        key = (*english, *spans)
+        if self.memory is not None and key in self.memory.kept:
+            return self.memory.kept[key]
         texts = [text for text in english if text]
         batch = self.encode(texts, [spans[row] for row in rows], "English text")
-        states = self.backend.read(self.modules, lambda: self.forward(batch, use_cache=False))
-        return EnglishStates(torch.tensor(rows), states, batch)
+        layers = self.modules if self.memory is None else self.memory.layers
+        modules = {index: self.anatomy.layers[index] for index in layers}
+        states = self.backend.read(modules, lambda: self.forward(batch, use_cache=False))
+        result = EnglishStates(torch.tensor(rows), states, batch)
+        if self.memory is not None:
+            self.memory.kept[key] = result
+        return result
 
     def forward(self, batch: Batch, **kwargs: Any) -> Any:
         """Call the model on a batch, with logits at the last position only."""

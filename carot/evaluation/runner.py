@@ -1,0 +1,293 @@
+"""Running an evaluation: every method asks every language the same questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from carot.alignment import Aligner
+from carot.errors import CarotError
+from carot.evaluation.items import GenerationItem, Item, RankingItem, Task
+from carot.evaluation.questions import ENGLISH, Questions, draw_questions
+from carot.evaluation.ranking import best, rank
+from carot.evaluation.summary import summarise
+from carot.evaluation.tasks import get_task
+from carot.interventions import METHODS, method_settings
+from carot.journal import Journal
+from carot.models import CarotModel, wrap
+from carot.models.steering import EnglishMemory
+from carot.progress import track
+
+UNSTEERED = "none"
+FORMAT = 1
+
+Row = dict[str, Any]
+"""One answer: method, language, id, right, and answer with scores or text."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a method is set up.
+
+    Parameters
+    ----------
+    method : str
+        ``none``, or one of :data:`carot.interventions.METHODS`.
+    layers : tuple of int
+        Where it works.
+    settings : dict
+        Of the method: ``theta``, ``strength``, ...
+    """
+
+    method: str
+    layers: tuple[int, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def wrap(
+        self,
+        model: Any,
+        tokenizer: Any,
+        aligner: Aligner,
+        language: str,
+        memory: EnglishMemory | None = None,
+    ) -> CarotModel:
+        """Wrap a model for prompts of one language."""
+        return wrap(
+            model,
+            tokenizer,
+            aligner,
+            layers=self.layers,
+            intervention=self.method,
+            language=language,
+            english_memory=memory,
+            **self.settings,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"layers": list(self.layers), **self.settings}
+
+
+def default_setup(
+    method: str, aligner: Aligner, layers: Sequence[int] | None, settings: Mapping[str, Any]
+) -> Setup:
+    """Set a method up with those of the settings that it takes, and the aligner's own defaults."""
+    if method == UNSTEERED:
+        return Setup(method)
+    known = method_settings(method)
+    chosen = {**aligner.defaults, **settings}
+    where = layers or chosen.get("layers") or [aligner.default_layer()]
+    return Setup(method, tuple(where), {key: chosen[key] for key in known if key in chosen})
+
+
+def evaluate(
+    model: Any,
+    tokenizer: Any,
+    aligner: Aligner,
+    task: Task | str,
+    languages: Sequence[str],
+    *,
+    methods: Sequence[str] = (UNSTEERED, "carot"),
+    setups: Mapping[str, Setup] | None = None,
+    data: str | Path | None = None,
+    layers: Sequence[int] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    batch_size: int = 16,
+    output: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Evaluate methods on a task, against the unsteered model.
+
+    Parameters
+    ----------
+    model, tokenizer, aligner
+        As for :func:`carot.wrap`.
+    task : Task or str
+        A benchmark, by name or your own.
+    languages : sequence of str
+        Target languages; English takes part unsteered.
+    methods : sequence of str
+        ``none`` and names of :data:`carot.interventions.METHODS`.
+    setups : mapping of str to Setup, optional
+        Layers and settings of single methods; others take ``layers`` and ``settings``.
+    data : path, optional
+        Folder of the task's original files.
+    layers : sequence of int, optional
+        Where methods work; the aligner's default otherwise.
+    limit : int, optional
+        Questions in each language, drawn with ``seed``.
+    seed : int
+        Of the draw and of the bootstrap.
+    batch_size : int
+        Questions in one batch.
+    output : path, optional
+        JSON file for the results. Answers are kept beside it as they come; started again with the
+        same arguments, an interrupted run goes on.
+    progress : bool
+        Show a progress bar.
+    **settings
+        Of the methods that take them (``theta``, ``strength``, ...).
+
+    Returns
+    -------
+    dict
+        What the JSON file holds: metrics by method and language, every answer, and everything
+        needed to repeat the run.
+    """
+    task = get_task(task, data) if isinstance(task, str) else task
+    questions = draw_questions(task, languages, limit, seed)
+    return evaluate_questions(
+        model,
+        tokenizer,
+        aligner,
+        task,
+        questions,
+        _all_setups(aligner, methods, setups or {}, layers, settings),
+        seed=seed,
+        batch_size=batch_size,
+        output=output,
+        progress=progress,
+        record={"data": None if data is None else str(data), "limit": limit},
+    )
+
+
+def _all_setups(
+    aligner: Aligner,
+    methods: Sequence[str],
+    setups: Mapping[str, Setup],
+    layers: Sequence[int] | None,
+    settings: Mapping[str, Any],
+) -> list[Setup]:
+    names = list(dict.fromkeys((UNSTEERED, *methods)))
+    for name in names:
+        if name != UNSTEERED and name not in METHODS:
+            known = ", ".join((UNSTEERED, *METHODS))
+            raise CarotError(f"no method {name!r}; expected some of {known}")
+    taken = {key for name in names if name != UNSTEERED for key in method_settings(name)}
+    if unknown := sorted(set(settings) - taken):
+        raise CarotError(f"no method among {', '.join(names)} has a setting {unknown[0]!r}")
+    return [setups.get(name) or default_setup(name, aligner, layers, settings) for name in names]
+
+
+def evaluate_questions(
+    model: Any,
+    tokenizer: Any,
+    aligner: Aligner,
+    task: Task,
+    questions: Questions,
+    setups: Sequence[Setup],
+    *,
+    seed: int = 0,
+    batch_size: int = 16,
+    output: str | Path | None = None,
+    progress: bool = False,
+    record: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Evaluate on questions that were drawn already; see :func:`evaluate`."""
+    results: dict[str, Any] = {
+        "format": FORMAT,
+        "task": task.name,
+        "model": vars(aligner.model) | {"fingerprint": list(aligner.model.fingerprint)},
+        "languages": questions.languages,
+        "methods": [setup.method for setup in setups],
+        "settings": {setup.method: setup.describe() for setup in setups},
+        "items": len(questions),
+        "seed": seed,
+        **(record or {}),
+    }
+    journal = None if output is None else Journal(output, results | {"ids": questions.ids})
+    plain = wrap(model, tokenizer, aligner, layers=[next(iter(aligner))])
+    rows: list[Row] = []
+    runs = [
+        (setup, language)
+        for setup in setups
+        for language in questions.items
+        if language != ENGLISH or setup.method == UNSTEERED
+    ]
+    done = (
+        {(row["method"], row["language"], row["id"]): row for row in journal.rows}
+        if journal
+        else {}
+    )
+    with track("evaluating", len(runs) * len(questions), enabled=progress) as advance:
+        for setup, language in runs:
+            if setup.method == UNSTEERED:
+                steered = plain
+            else:
+                steered = setup.wrap(model, tokenizer, aligner, language)
+            english = None if setup.method == UNSTEERED else questions.items[ENGLISH]
+            for start in range(0, len(questions), batch_size):
+                part = slice(start, start + batch_size)
+                keys = [(setup.method, language, item) for item in questions.ids[part]]
+                if not all(key in done for key in keys):
+                    answers = ask(
+                        steered, task, questions.items[language][part], english and english[part]
+                    )
+                    new = [
+                        {"method": setup.method, "language": language, **answer}
+                        for answer in answers
+                    ]
+                    done.update(zip(keys, new, strict=True))
+                    if journal is not None:
+                        journal.append(new)
+                rows += [done[key] for key in keys]
+                advance(len(keys))
+    results |= summarise(rows, questions, seed=seed)
+    results["skipped"] = questions.skipped
+    results["versions"] = {
+        name: version(name) for name in ("carot", "torch", "transformers", "nnsight", "pot")
+    }
+    results["predictions"] = rows
+    if journal is not None:
+        journal.finish(json.dumps(results, ensure_ascii=False) + "\n")
+    return results
+
+
+def ask(
+    model: CarotModel, task: Task, items: Sequence[Item], english: Sequence[Item] | None
+) -> list[Row]:
+    """Put one batch of questions to a model.
+
+    Parameters
+    ----------
+    model : CarotModel
+        Answers.
+    task : Task
+        Judges generated answers.
+    items : sequence of Item
+        Questions in one language.
+    english : sequence of Item, optional
+        Their English counterparts, which steer.
+
+    Returns
+    -------
+    list of dict
+        ``id``, ``right``, and ``answer`` with ``scores``, or ``text``.
+    """
+    ranked = [item for item in items if isinstance(item, RankingItem)]
+    if len(ranked) == len(items):
+        sources = None if english is None else [e for e in english if isinstance(e, RankingItem)]
+        scores = rank(model, ranked, sources, batch_size=len(ranked))
+        return [
+            {"id": item.id, "right": answer == item.answer, "answer": answer, "scores": row}
+            for item, answer, row in zip(ranked, best(scores), scores, strict=True)
+        ]
+    texts = model.generate(
+        [item.prompt for item in items],
+        None if english is None else [item.prompt for item in english],
+        content=[item.content for item in items],
+        english_content=None if english is None else [item.content for item in english],
+        max_new_tokens=task.max_new_tokens,
+        do_sample=False,
+    )
+    return [
+        {"id": item.id, "right": task.is_right(item, text), "text": text}
+        for item, text in zip(items, texts, strict=True)
+        if isinstance(item, GenerationItem)
+    ]

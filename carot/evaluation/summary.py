@@ -1,0 +1,146 @@
+"""From answers to metrics: for each method each language, and the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+from carot.evaluation.fidelity import fidelity, script_fidelity
+from carot.evaluation.metrics import (
+    agreement,
+    bootstrap_interval,
+    consistency,
+    holm,
+    mcnemar_exact,
+    rankc,
+)
+from carot.evaluation.questions import ENGLISH, Questions
+
+UNSTEERED = "none"
+MEAN = "mean"
+
+Rows = Sequence[dict[str, Any]]
+Metrics = dict[str, Any]
+
+
+def summarise(rows: Rows, questions: Questions, *, seed: int = 0) -> dict[str, Any]:
+    """Compute all metrics.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Every answer: method, language, id, right, and answer with scores or text.
+    questions : Questions
+        What was asked, in order.
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    dict
+        ``metrics`` by method and language (``en`` under ``none``, ``mean`` over target languages),
+        and ``pairs``, RankC of all pairs of languages by method. Steered languages are compared
+        with unsteered English.
+    """
+    answers: dict[str, dict[str, Rows]] = {}
+    for row in rows:
+        answers.setdefault(row["method"], {}).setdefault(row["language"], [])
+        answers[row["method"]][row["language"]].append(row)  # type: ignore[attr-defined]
+    english = answers[UNSTEERED][ENGLISH]
+    metrics: dict[str, Metrics] = {}
+    pairs: dict[str, dict[str, float]] = {}
+    for method, by_language in answers.items():
+        table = {
+            language: _of_language(these, english, language, questions, seed)
+            for language, these in by_language.items()
+        }
+        if method != UNSTEERED:
+            _compare(table, by_language, answers[UNSTEERED])
+        pairs[method] = _pairs({ENGLISH: english, **by_language})
+        table[MEAN] = _mean(table, by_language, answers[UNSTEERED], pairs[method], method, seed)
+        metrics[method] = table
+    return {"metrics": metrics, "pairs": pairs}
+
+
+def _right(rows: Rows) -> list[bool]:
+    return [row["right"] for row in rows]
+
+
+def _scores(rows: Rows) -> list[list[float]] | None:
+    return [row["scores"] for row in rows] if all("scores" in row for row in rows) else None
+
+
+def _of_language(
+    rows: Rows, english: Rows, language: str, questions: Questions, seed: int
+) -> Metrics:
+    right = _right(rows)
+    scores, english_scores = _scores(rows), _scores(english)
+    ranked = scores is not None and english_scores is not None
+    languages = [ENGLISH, *questions.languages]
+    texts = [row["text"] for row in rows if "text" in row]
+    return {
+        "items": len(rows),
+        "accuracy": fmean(right),
+        "accuracy_interval": list(bootstrap_interval([float(x) for x in right], seed=seed)),
+        "rankc": rankc(scores, english_scores) if ranked else None,  # type: ignore[arg-type]
+        "agreement": agreement([row["answer"] for row in rows], [row["answer"] for row in english])
+        if ranked
+        else None,
+        "consistency": consistency(right, _right(english)),
+        "fidelity": fidelity(texts, language, languages) if texts else None,
+        "script_fidelity": script_fidelity(texts, language) if texts else None,
+        "p": None,
+        "p_holm": None,
+    }
+
+
+def _compare(
+    table: dict[str, Metrics], by_language: dict[str, Rows], plain: dict[str, Rows]
+) -> None:
+    """Test each language against unsteered, and correct for their number."""
+    values = {
+        language: mcnemar_exact(_right(plain[language]), _right(rows))
+        for language, rows in by_language.items()
+    }
+    for language, corrected in holm(values).items():
+        table[language] |= {"p": values[language], "p_holm": corrected}
+
+
+def _pairs(by_language: dict[str, Rows]) -> dict[str, float]:
+    scores = {language: _scores(rows) for language, rows in by_language.items()}
+    return {
+        f"{a}-{b}": rankc(one, other)
+        for (a, one), (b, other) in combinations(scores.items(), 2)
+        if one is not None and other is not None
+    }
+
+
+def _mean(
+    table: dict[str, Metrics],
+    by_language: dict[str, Rows],
+    plain: dict[str, Rows],
+    pairs: dict[str, float],
+    method: str,
+    seed: int,
+) -> Metrics:
+    targets = [language for language in by_language if language != ENGLISH]
+    right = {language: _right(by_language[language]) for language in targets}
+    # Items are resampled, not answers: one question in several languages is one observation.
+    by_item = [fmean(values) for values in zip(*right.values(), strict=True)]
+    mean: Metrics = {
+        "items": sum(len(values) for values in right.values()),
+        "accuracy": fmean(by_item),
+        "accuracy_interval": list(bootstrap_interval(by_item, seed=seed)),
+        "clc_all": fmean(pairs.values()) if pairs else None,
+        "p": None,
+    }
+    for name in ("rankc", "agreement", "consistency", "fidelity", "script_fidelity"):
+        values = [table[language][name] for language in targets]
+        mean[name] = None if None in values else fmean(values)
+    if method != UNSTEERED:
+        before = [x for language in targets for x in _right(plain[language])]
+        after = [x for language in targets for x in right[language]]
+        mean["p"] = mcnemar_exact(before, after)
+    return mean
