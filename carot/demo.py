@@ -21,7 +21,7 @@ from carot.reporting.demo_report import demo_html
 
 DEMO_LANGUAGES = ("es", "fr", "de", "ru", "vi", "tr")
 DEMO_LAYERS = (3, 7, 11)
-DEMO_FACTS = 64
+DEMO_FACTS = 48
 EXAMPLES = 6
 BATCH = 16
 
@@ -66,7 +66,7 @@ def run_demo(
     clock = [time.perf_counter()]
     model, tokenizer = load_model(model_name)
     clock.append(time.perf_counter())
-    corpus = ParallelCorpus.bundled()
+    corpus = ParallelCorpus.bundled(["en", *languages])
     aligner = fit_aligner(model, tokenizer, corpus, layers=layers, progress=progress)
     clock.append(time.perf_counter())
     steered = wrap(model, tokenizer, aligner, layers=layers, theta=theta)

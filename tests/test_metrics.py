@@ -231,8 +231,8 @@ def changes(gained: int, lost: int, kept: int = 0) -> tuple[list[bool], list[boo
     ],
 )
 def test_mcnemar_by_hand(gained, lost, expected):
-    assert mcnemar_exact(*changes(gained, lost)) == expected
-    assert mcnemar_exact(*changes(gained, lost, kept=20)) == expected
+    for kept in (1, 20):
+        assert mcnemar_exact(*changes(gained, lost, kept)) == expected
 
 
 def test_mcnemar_equals_the_binomial_test():
@@ -243,7 +243,7 @@ def test_mcnemar_equals_the_binomial_test():
 
 
 def test_mcnemar_stays_exact_for_many_questions():
-    assert mcnemar_exact(*changes(3000, 0)) == 0.5**3000
+    assert mcnemar_exact(*changes(1000, 0)) == 0.5**1000 > 0
     assert mcnemar_exact(*changes(2000, 2000)) == pytest.approx(0.5063, abs=1e-4)
 
 
@@ -331,7 +331,7 @@ def test_without_lingua_the_message_says_what_to_install(monkeypatch):
     assert "pip install 'carot[eval]'" in refusal(LanguageIdentifier, ["en", "es"])
 
 
-@pytest.mark.parametrize("language", [code for code in SENTENCES])
+@pytest.mark.parametrize("language", list(SENTENCES))
 def test_a_sentence_is_identified_among_all(language):
     pytest.importorskip("lingua")
     assert LanguageIdentifier(SENTENCES)(SENTENCES[language]) == language

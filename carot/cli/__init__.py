@@ -37,7 +37,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a mistake of the user's is one line and exit code 2."""
-    from carot.cli import align, demo, fit, generate, info  # noqa: F401 - each adds its command
+    from carot.cli import align, demo, eval, fit, generate, info, report, sweep  # noqa: F401
 
     try:
         app()

@@ -16,7 +16,7 @@ from carot.cli.options import names
 def demo(
     output: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("carot-demo"),
     languages: Annotated[str, typer.Option(help="Languages asked.")] = "es,fr,de,ru,vi,tr",
-    facts: Annotated[int, typer.Option(help="Facts asked in each language.")] = 64,
+    facts: Annotated[int, typer.Option(help="Facts asked in each language.")] = 48,
     model: Annotated[str, typer.Option(help="demo, a hub id or a local folder.")] = "demo",
 ) -> None:
     """Watch a real model answer better: fit, ask, steer, and report."""

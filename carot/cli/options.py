@@ -47,6 +47,14 @@ def numbers(text: str | None, option: str) -> list[int] | None:
         raise CarotError(f"{option} {text}: expected whole numbers as 3 or 3,7,11") from error
 
 
+def decimals(text: str, option: str) -> list[float]:
+    """Read 0.25,0.5,1."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise CarotError(f"{option} {text}: expected numbers as 0.5 or 0.25,0.5,1") from error
+
+
 def names(text: str | None) -> list[str] | None:
     """Read en,es,fr."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,68 @@
+"""``carot eval``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from carot.cli import app
+from carot.cli.options import AlignerFolder, DeviceMap, Dtype, Layers, Model, load, names, numbers
+
+Task = Annotated[str, typer.Option(help="demo, bmlama, klar, mgsm, xquad, ...")]
+Data = Annotated[Path | None, typer.Option(help="Folder of the task's original files.")]
+Languages = Annotated[str, typer.Option(help="Target languages, as es,ja.")]
+Methods = Annotated[str, typer.Option(help="As none,carot,lang_vec,mlrs,last_token,no_leace.")]
+
+
+@app.command(name="eval")
+def evaluate(
+    model: Model,
+    aligner: AlignerFolder,
+    task: Task,
+    languages: Languages,
+    output: Annotated[Path, typer.Option(help="JSON file of the results.")],
+    data: Data = None,
+    methods: Methods = "none,carot",
+    layers: Layers = None,
+    theta: Annotated[float | None, typer.Option(help="Perplexity filter, in (0, 1].")] = None,
+    strength: Annotated[float | None, typer.Option(help="Of lang_vec.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Questions in each language.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draw and the intervals.")] = 0,
+    batch_size: Annotated[int, typer.Option(help="Questions in one batch.")] = 16,
+    html: Annotated[Path | None, typer.Option(help="Write a report as a page.")] = None,
+    dtype: Dtype = "auto",
+    device_map: DeviceMap = None,
+) -> None:
+    """Evaluate methods on a benchmark, against the unsteered model."""
+    from carot.alignment import Aligner
+    from carot.evaluation.runner import evaluate as run
+    from carot.evaluation.tasks import get_task
+    from carot.files import write_atomically
+    from carot.reporting.evaluation_report import html_report, results_table
+
+    fitted, opened = Aligner.from_pretrained(aligner), get_task(task, data)
+    given = {"theta": theta, "strength": strength}
+    settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    loaded, tokenizer = load(model, dtype, device_map)
+    results = run(
+        loaded,
+        tokenizer,
+        fitted,
+        opened,
+        names(languages) or [],
+        methods=names(methods) or [],
+        data=data,
+        layers=numbers(layers, "--layer"),
+        limit=limit,
+        seed=seed,
+        batch_size=batch_size,
+        output=output,
+        progress=True,
+        **settings,
+    )
+    Console().print(results_table(results))
+    if html is not None:
+        write_atomically(html, html_report([results]))
