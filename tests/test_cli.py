@@ -19,11 +19,13 @@ import transformers as hf
 from tiny import ARCHITECTURES, SIZES, corpus, tiny_model, tiny_tokenizer
 from transformers.utils import logging
 
+import carot.cli
 from carot.alignment import Aligner
 from carot.cli import main
 from carot.models import fit_aligner, load_model, wrap
 
-COMMANDS = ["align", "demo", "fit", "generate", "info"]
+SOURCES = Path(carot.cli.__file__).parent.glob("*.py")
+COMMANDS = sorted(path.stem for path in SOURCES if path.stem not in ("__init__", "options"))
 ROWS = [
     {"id": "c", "prompt": "La casa es grande.", "english": "The house is big."},
     {"id": "a", "prompt": "Мы читаем книгу."},
@@ -42,7 +44,7 @@ class Outcome:
     err: str
 
 
-def carot(*arguments: object) -> Outcome:
+def run(*arguments: object) -> Outcome:
     """Run a command in this process; a new one takes seconds to import torch."""
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -66,7 +68,7 @@ def started(*arguments: object) -> Outcome:
 
 def refusal(*arguments: object) -> str:
     """The one line that a command is refused with."""
-    outcome = carot(*arguments)
+    outcome = run(*arguments)
     assert outcome.code == 2
     assert outcome.err.splitlines() == [outcome.err.strip()]
     assert outcome.err.startswith("error: ")
@@ -75,7 +77,7 @@ def refusal(*arguments: object) -> str:
 
 def late_refusal(*arguments: object) -> str:
     """The one line of a mistake that is seen after the bar of generating has begun."""
-    outcome = carot(*arguments)
+    outcome = run(*arguments)
     assert outcome.code == 2
     *bar, line = (line for line in outcome.err.splitlines() if line.strip())
     assert all(part.startswith("generating ") for part in bar)
@@ -124,7 +126,7 @@ def _save_and_fit(folder: Path) -> Outcome:
     tiny_model("llama").save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
     options = ("--languages", "en,es,ru", "--limit", 40, "--layers", "2,1")
-    return carot("fit", folder / "model", "--output", folder / "aligner", *options)
+    return run("fit", folder / "model", "--output", folder / "aligner", *options)
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -167,7 +169,7 @@ def test_fitting_reads_the_corpus_languages_and_limits_that_it_is_given(files, t
     rows = [{key: corpus()[key][row] for key in ("en", "es", "ru")} for row in range(30)]
     source = write_rows(tmp_path / "corpus.jsonl", rows)
     options = ("--languages", "es, en", "--limit", 20, "--max-length", 8, "--batch-size", 7)
-    outcome = carot("fit", files.model, "--output", tmp_path / "new", "--corpus", source, *options)
+    outcome = run("fit", files.model, "--output", tmp_path / "new", "--corpus", source, *options)
     assert outcome.code == 0
     fitted = Aligner.from_pretrained(tmp_path / "new")
     assert (fitted.languages, list(fitted)) == (["es", "en"], [2])
@@ -181,7 +183,7 @@ def test_fitting_reads_the_corpus_languages_and_limits_that_it_is_given(files, t
 
 
 def test_info_shows_layers_and_languages(files):
-    outcome = carot("info", files.aligner)
+    outcome = run("info", files.aligner)
     assert outcome.code == 0
     for shown in ("hidden size 32", "en, es, ru", "sentences 40", "whitened dimensions"):
         assert shown in " ".join(outcome.out.split())
@@ -190,7 +192,7 @@ def test_info_shows_layers_and_languages(files):
 
 
 def test_info_as_json_is_what_the_aligner_describes(files):
-    outcome = carot("info", files.aligner, "--json")
+    outcome = run("info", files.aligner, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     described = json.loads(outcome.out)
     assert described == Aligner.from_pretrained(files.aligner).describe()
@@ -202,13 +204,13 @@ def test_info_shows_the_name_of_a_model_whatever_is_in_it(files, tmp_path):
     fitted = Aligner.from_pretrained(files.aligner)
     object.__setattr__(fitted.model, "name", "my[red]model")
     fitted.save_pretrained(tmp_path)
-    assert "my[red]model" in carot("info", tmp_path).out
+    assert "my[red]model" in run("info", tmp_path).out
 
 
 def test_align_shows_the_heatmap_and_writes_page_and_image(files, tmp_path):
     html, png = tmp_path / "new" / "page.html", tmp_path / "new" / "image.png"
     pair = ("--prompt", "La casa es grande", "--english", "The house is big")
-    outcome = carot(
+    outcome = run(
         "align", files.model, "--aligner", files.aligner, *pair, "--html", html, "--png", png
     )
     assert outcome.code == 0
@@ -224,7 +226,7 @@ def test_align_takes_layer_theta_and_marker(files, tmp_path):
     html = tmp_path / "page.html"
     pair = ("--prompt", "Q: #La casa#", "--english", "Q: #The house#")
     options = ("--layer", 2, "--theta", 1, "--content-marker", "#", "--html", html)
-    assert carot("align", files.model, "--aligner", files.aligner, *pair, *options).code == 0
+    assert run("align", files.model, "--aligner", files.aligner, *pair, *options).code == 0
     view = steered(files, layer=2, theta=1).align("Q: #La casa#", "Q: #The house#", content="#")
     assert html.read_text("utf-8") == view.to_html()
     assert "Layer 2" in html.read_text("utf-8")
@@ -233,7 +235,7 @@ def test_align_takes_layer_theta_and_marker(files, tmp_path):
 def generated(files: Files, source: Path, *options: object) -> list[dict[str, Any]]:
     output = source.with_name("answers.jsonl")
     arguments = ("--aligner", files.aligner, "--input", source, "--output", output)
-    outcome = carot("generate", files.model, *arguments, *options)
+    outcome = run("generate", files.model, *arguments, *options)
     assert outcome.code == 0
     rows = read_rows(output)
     count = sum(row["steered"] for row in rows)
@@ -308,10 +310,10 @@ def test_generate_goes_on_after_an_interruption(files, prompts, monkeypatch):
 
     whole = hf.LlamaForCausalLM.generate
     monkeypatch.setattr(hf.LlamaForCausalLM, "generate", interrupt)
-    assert carot(*arguments).code != 0
+    assert run(*arguments).code != 0
     assert not prompts.with_name("answers.jsonl").exists()
     assert "max_new_tokens 3" in refusal(*arguments[:-4], "--max-new-tokens", 4)
-    assert carot(*arguments).code == 0
+    assert run(*arguments).code == 0
     assert len(calls) == 4  # one batch, the one that was interrupted, and the two that were left
     assert read_rows(prompts.with_name("answers.jsonl")) == expected
 
@@ -337,13 +339,14 @@ def test_a_process_that_is_refused_ends_with_code_2_and_one_line(tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command):
-    outcome = carot(command, "--help")
+    outcome = run(command, "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert f"carot {command}" in outcome.out
 
 
 def test_help_lists_every_command():
-    outcome = carot("--help")
+    assert {"align", "demo", "fit", "generate", "info"} <= set(COMMANDS)
+    outcome = run("--help")
     assert outcome.code == 0
     for command in COMMANDS:
         assert f" {command} " in outcome.out
@@ -569,7 +572,7 @@ def test_numbers_and_places_that_cannot_be_are_refused(files, prompts, command, 
     folder.mkdir()
     places = {"{prompts}": prompts, "{folder}": folder}
     changed = {name: places.get(value, value) for name, value in changed.items()}
-    outcome = carot(*options_of(command, files, prompts, **changed))
+    outcome = run(*options_of(command, files, prompts, **changed))
     assert outcome.code == 2
 
 

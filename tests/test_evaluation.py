@@ -218,6 +218,11 @@ def test_a_smaller_draw_is_the_beginning_of_a_larger_one():
     assert sorted(ids[None]) == sorted(draw_questions(quiz, ["es"], seed=4).ids)
 
 
+def test_a_draw_depends_on_its_seed_alone():
+    drawn = draw_questions(Quiz({"en": range(5), "es": range(5)}), ["es"], seed=0)
+    assert drawn.ids == ["fact-2", "fact-1", "fact-0", "fact-4", "fact-3"]
+
+
 def test_parts_of_the_questions_share_no_id_and_keep_languages_together():
     drawn = draw_questions(Quiz({"en": range(9), "es": range(9)}), ["es"])
     parts = [drawn.part(0, 4), drawn.part(4, 9)]
@@ -462,7 +467,7 @@ def demonstrate(folder: Path, model: Path, corpus: ParallelCorpus, **options: An
     """The demonstration on a tiny model and a small corpus."""
     options = {"languages": SHOWN, "layers": (1, 2), "facts": FACTS} | options
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParallelCorpus, "bundled", classmethod(lambda _: corpus))
+        patch.setattr(ParallelCorpus, "bundled", lambda *_languages, **_limit: corpus)
         return run_demo(folder, model_name=str(model), **options)
 
 

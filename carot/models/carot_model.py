@@ -19,7 +19,13 @@ from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
 from carot.models.encoding import Content, padding_id, special_ids
 from carot.models.pairs import Pairs, resolve_english
-from carot.models.scoring import Reduction, prepare_candidates, score_batch
+from carot.models.scoring import (
+    CandidateRow,
+    CandidateScore,
+    Reduction,
+    prepare_candidates,
+    score_batch,
+)
 from carot.models.steering import EnglishMemory, Steerer
 from carot.models.view import AlignmentView, token_labels
 
@@ -211,9 +217,33 @@ class CarotModel:
         CarotError
             For rows that do not match, an empty candidate, or a prompt beyond the context.
         """
+        if reduction not in ("mean", "sum"):
+            raise CarotError(f"reduction={reduction!r}; expected mean or sum")
         pairs = Pairs.resolve(list(prompts), english, content, english_content)
         rows = prepare_candidates(self.tokenizer, pairs.prompts, candidates, separator)
-        scores: list[list[float]] = []
+        scores = self.score_rows(pairs, rows, batch_size=batch_size)
+        return [[score.reduced(reduction) for score in row] for row in scores]
+
+    @torch.no_grad()
+    def score_rows(
+        self, pairs: Pairs, rows: Sequence[CandidateRow], *, batch_size: int = 16
+    ) -> list[list[CandidateScore]]:
+        """Score candidates that are tokenised already: what :meth:`score` does with its own.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            B prompts with their English counterparts and what is content on both sides.
+        rows : sequence of CandidateRow
+            For each prompt the text that is fed, and its candidates.
+        batch_size : int
+            Prompts in one batch.
+
+        Returns
+        -------
+        list of list of CandidateScore
+        """
+        scores: list[list[CandidateScore]] = []
         for start in range(0, len(pairs), batch_size):
             part = slice(start, start + batch_size)
             here = pairs[part]
@@ -225,7 +255,6 @@ class CarotModel:
                 batch,
                 rows[part],
                 partial(self._steerer.run, batch, states),
-                reduction,
             )
         return scores
 

@@ -33,6 +33,29 @@ class CandidateRow:
     fill: int
 
 
+@dataclass(frozen=True)
+class CandidateScore:
+    """What the model thinks of one candidate.
+
+    Parameters
+    ----------
+    log_prob : float
+        Of the whole candidate, in nats.
+    tokens : int
+        How many it has.
+    is_greedy : bool
+        Whether greedy decoding would have written it.
+    """
+
+    log_prob: float
+    tokens: int
+    is_greedy: bool
+
+    def reduced(self, reduction: Reduction) -> float:
+        """Return the sum, or the mean over its tokens."""
+        return self.log_prob if reduction == "sum" else self.log_prob / self.tokens
+
+
 def default_separator(prompt: str) -> str:
     """Return a space, or nothing after white space and after scripts written without spaces."""
     if not prompt or prompt[-1].isspace():
@@ -106,8 +129,7 @@ def score_batch(
     batch: Batch,
     rows: Sequence[CandidateRow],
     run: Callable[[Callable[[], Any]], Any],
-    reduction: Reduction,
-) -> list[list[float]]:
+) -> list[list[CandidateScore]]:
     """Score the candidates of one batch of prompts.
 
     Parameters
@@ -120,15 +142,13 @@ def score_batch(
         One for each prompt.
     run : callable
         Runs the prefill, steered or not.
-    reduction : {"mean", "sum"}
-        Over the tokens of a candidate.
     """
-    if reduction not in ("mean", "sum"):
-        raise CarotError(f"reduction={reduction!r}; expected mean or sum")
     cache = DynamicCache(config=text_config(model))
     last_logits = run(lambda: _logits(model, cache, 1, **batch.model_inputs()))[:, -1]  # (B, V)
     log_probs = last_logits.float().log_softmax(-1)
+    best = log_probs.argmax(-1).tolist()
     totals = [[float(log_probs[i, ids[0]]) for ids in row.tokens] for i, row in enumerate(rows)]
+    greedy = [[best[i] == ids[0] for ids in row.tokens] for i, row in enumerate(rows)]
 
     longer = [
         (i, j) for i, row in enumerate(rows) for j, ids in enumerate(row.tokens) if len(ids) > 1
@@ -142,13 +162,12 @@ def score_batch(
         tokens = [rows[i].tokens[j] for i, j in part]
         shared = copy.deepcopy(cache) if longer else cache
         values = _continuations(model, batch, shared, [i for i, _ in part], tokens, rows[0].fill)
-        for (i, j), value in zip(part, values, strict=True):
+        for (i, j), (value, is_greedy) in zip(part, values, strict=True):
             totals[i][j] += value
-    if reduction == "sum":
-        return totals
+            greedy[i][j] &= is_greedy
     return [
-        [total / len(ids) for total, ids in zip(values, row.tokens, strict=True)]
-        for values, row in zip(totals, rows, strict=True)
+        [CandidateScore(totals[i][j], len(ids), greedy[i][j]) for j, ids in enumerate(row.tokens)]
+        for i, row in enumerate(rows)
     ]
 
 
@@ -159,8 +178,8 @@ def _continuations(
     owners: list[int],
     tokens: list[list[int]],
     fill: int,
-) -> list[float]:
-    """Sum of log-probabilities of all tokens but the first, going on from the prompts' cache."""
+) -> list[tuple[float, bool]]:
+    """Score all tokens but the first, going on from the prompts' cache: the sum, and if greedy."""
     device = batch.input_ids.device
     index = torch.tensor(owners, device=device)
     width = max(map(len, tokens)) - 1
@@ -179,10 +198,11 @@ def _continuations(
         attention_mask=torch.cat([prompt_mask, valid.to(prompt_mask.dtype)], -1),
         position_ids=prompt_mask.sum(-1, keepdim=True) + torch.arange(width, device=device),
     )
-    targets = padded[:, 1:].to(logits.device)
+    targets, padding = padded[:, 1:].to(logits.device), ~valid.to(logits.device)
     log_probs = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    sums: list[float] = log_probs.masked_fill(~valid.to(logits.device), 0).sum(-1).tolist()
-    return sums
+    greedy = (logits.argmax(-1) == targets) | padding
+    sums = log_probs.masked_fill(padding, 0).sum(-1)
+    return list(zip(sums.tolist(), greedy.all(-1).tolist(), strict=True))
 
 
 def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:

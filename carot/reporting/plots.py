@@ -6,6 +6,7 @@ writes it to a file. Neither touches pyplot.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
@@ -25,9 +26,11 @@ IMAGE_FORMATS = ("png", "svg")
 ENGLISH = "en"
 MEAN = "mean"
 
-INK, FAINT, LINE = "#1c1917", "#78716c", "#e7e5e4"
+INK, FAINT, LINE, SURFACE = "#1c1917", "#78716c", "#e7e5e4", "#ffffff"
 _PALE, _FULL, _COOL, _CELL_INK = "#fff4eb", "#ec7018", "#5b9bc8", "#140e0a"
 _DASHES = (0, (4, 3))
+_SWEEP_KEYS = frozenset(("setup", "method", "layers", "language", "accuracy"))
+"""Of a row of a sweep; all others are settings."""
 
 _COLOURS = {
     "none": "#a8a29e",
@@ -156,11 +159,10 @@ def layer_figure(sweep_rows: Sequence[Mapping[str, Any]]) -> Any:
                 heights = [y[layers] for layers in group]
                 axes.plot(x, heights, linestyle=linestyle, markersize=5, label=label, **style)
                 label = "_"
-    axes.set_xticks(list(places.values()), ["+".join(map(str, layers)) for layers in places])
-    if any(len(layers) > 1 for layers in places):
-        axes.tick_params(axis="x", labelrotation=35)
+    names = [textwrap.fill(", ".join(map(str, layers)), 9) for layers in places]
+    axes.set_xticks(list(places.values()), names)
     axes.set_xlabel("layers")
-    axes.set_ylabel("right answers (%)\nmean over languages, best theta")
+    axes.set_ylabel("right answers (%)\nmean over languages, best setting")
     _legend(axes, len(methods))
     _plain(axes, grid="y")
     return figure
@@ -168,11 +170,11 @@ def layer_figure(sweep_rows: Sequence[Mapping[str, Any]]) -> Any:
 
 def _layer_places(all_layers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
     """Where layers stand on the axis: single ones in scale, sets of them evenly to the right."""
-    ordered = sorted(set(all_layers))
+    ordered = sorted(set(all_layers), key=lambda layers: (len(layers), layers))
     singles = [layers for layers in ordered if len(layers) == 1]
     sets = [layers for layers in ordered if len(layers) > 1]
     first, last = (singles[0][0], singles[-1][0]) if singles else (0, 0)
-    gap = max((last - first) / 12, 1.5)
+    gap = max((last - first) / 8, 1.5)
     places: dict[tuple[int, ...], float] = {layers: layers[0] for layers in singles}
     return places | {layers: last + gap * (index + 1) for index, layers in enumerate(sets)}
 
@@ -180,10 +182,11 @@ def _layer_places(all_layers: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...]
 def _best_by_layers(
     rows: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[str, tuple[int, ...]], float]:
-    """Mean over languages of each setting, then the best theta. Settings lacking one are out."""
-    settings: dict[tuple[str, tuple[int, ...], Any], dict[str, float]] = {}
+    """Mean over languages of each setting, then the best one. Settings lacking one are out."""
+    settings: dict[tuple[str, tuple[int, ...], str], dict[str, float]] = {}
     for row in rows:
-        key = (row["method"], tuple(row["layers"]), row.get("theta"))
+        others = {key: value for key, value in row.items() if key not in _SWEEP_KEYS}
+        key = (row["method"], tuple(row["layers"]), repr(sorted(others.items())))
         settings.setdefault(key, {})[row["language"]] = float(row["accuracy"])
     languages = {row["language"] for row in rows}
     best: dict[tuple[str, tuple[int, ...]], float] = {}
@@ -194,20 +197,20 @@ def _best_by_layers(
     if not best:
         raise CarotError(
             f"layer_plot: {len(rows)} rows, and no setting has all of the languages; expected rows "
-            "with method, layers, theta, language and accuracy"
+            "with method, layers, language and accuracy"
         )
     return best
 
 
 def layer_plot(sweep_rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write accuracy by layer: a line for each method, the mean over languages at its best theta.
+    """Write accuracy by layer: a line for each method, mean over languages, best setting.
 
     Parameters
     ----------
     sweep_rows : sequence of dict
-        Of ``method``, ``layers`` (a list), ``theta``, ``language`` and ``accuracy``. Several
-        layers at once stand to the right of the single ones. A setting that was not run in all
-        languages is left out: its mean would be of other questions.
+        Of ``method``, ``layers`` (a list), ``language``, ``accuracy`` and settings such as
+        ``theta``; the best of them is shown. Several layers at once stand to the right of the
+        single ones. What was not run in all languages is left out: its mean would not compare.
     path : Path
         Its suffix says the format: png or svg. Folders are made where missing.
 
@@ -244,7 +247,7 @@ def consistency_figure(results: Results, before: str, after: str) -> Any:
     every_axes = figure.subplots(1, 3, gridspec_kw=spacing)
     for axes, (title, matrix, limits) in zip(every_axes, panels, strict=True):
         _heatmap(axes, matrix, languages, limits, signed=matrix is change)
-        axes.set_title(title, fontsize=9, color=INK, pad=7)
+        axes.set_title(title, fontsize=9.5, color=INK, pad=7)
     return figure
 
 
@@ -283,14 +286,15 @@ def _heatmap(
     scale = LinearSegmentedColormap.from_list("carot", ends)
     values = [[float("nan") if value is None else value for value in row] for row in matrix]
     axes.pcolormesh(
-        values, cmap=scale, vmin=limits[0], vmax=limits[1], edgecolor="white", linewidth=1.5
+        values, cmap=scale, vmin=limits[0], vmax=limits[1], edgecolor=SURFACE, linewidth=1.5
     )
     for row, cells in enumerate(matrix):
         for column, value in enumerate(cells):
             if value is not None:
-                text = f"{100 * value:{'+' if signed else ''}.0f}".replace("-", "−")
+                percent = round(100 * value)
+                text = f"{percent:+d}".replace("-", "−") if signed and percent else str(percent)
                 axes.text(
-                    column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7,
+                    column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7.5,
                     color=_CELL_INK,
                 )  # fmt: skip
     axes.set_aspect("equal")
@@ -323,7 +327,7 @@ def consistency_plot(results: Results, before: str, after: str, path: Path) -> N
 
 def fidelity_figure(results: Results) -> Any:
     """Return the figure that :func:`fidelity_plot` writes."""
-    figure = _new_figure(6, 4.4)
+    figure = _new_figure(7.5, 5)
     axes = figure.add_subplot()
     points = {
         method: [
@@ -342,7 +346,7 @@ def fidelity_figure(results: Results) -> Any:
         axes.plot(x, y, linestyle="", markersize=5, alpha=0.85, label=method, **style)
         for place in zip(x, y, languages, strict=True):
             axes.annotate(
-                place[2], place[:2], (4, 3), textcoords="offset points", fontsize=6.5,
+                place[2], place[:2], (4, 3), textcoords="offset points", fontsize=7,
                 color=style["color"],
             )  # fmt: skip
     axes.set_xlabel("right answers (%)")
@@ -382,8 +386,8 @@ def _new_figure(width: float, height: float) -> Any:
 
 def _legend(axes: Any, entries: int) -> None:
     axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.01), ncols=min(entries, 5), frameon=False,
-        fontsize=8, labelcolor=INK, handletextpad=0.4, columnspacing=1.2, borderaxespad=0,
+        loc="lower left", bbox_to_anchor=(0, 1.01), ncols=max(1, min(entries, 5)), frameon=False,
+        fontsize=9, labelcolor=INK, handletextpad=0.4, columnspacing=1.2, borderaxespad=0,
     )  # fmt: skip
 
 
@@ -391,9 +395,9 @@ def _plain(axes: Any, grid: str | None = None) -> None:
     """No frame, no ticks; faint lines where a reader measures."""
     axes.set_facecolor("none")
     axes.spines[:].set_visible(False)
-    axes.tick_params(which="both", length=0, labelsize=8, colors=INK)
+    axes.tick_params(which="both", length=0, labelsize=9, colors=INK)
     for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set(fontsize=8, color=FAINT)
+        label.set(fontsize=9, color=FAINT)
     if grid:
         axes.grid(axis=grid, color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)

@@ -7,8 +7,16 @@ from pathlib import Path
 
 from carot.errors import CarotError
 from carot.evaluation.items import Task
+from carot.evaluation.tasks.belebele import Belebele
 from carot.evaluation.tasks.bmlama import Bmlama
 from carot.evaluation.tasks.demo import DemoFacts
+from carot.evaluation.tasks.gmmlu import Gmmlu
+from carot.evaluation.tasks.klar import Klar, KlarGenerate
+from carot.evaluation.tasks.mgsm import Mgsm
+from carot.evaluation.tasks.mmmlu import Mmmlu
+from carot.evaluation.tasks.xcopa import Xcopa
+from carot.evaluation.tasks.xcsqa import Xcsqa
+from carot.evaluation.tasks.xquad import Xquad
 
 TaskFactory = Callable[[Path | None], Task]
 """Makes a task of its data folder, or of the hub data set where there is none."""
@@ -16,6 +24,15 @@ TaskFactory = Callable[[Path | None], Task]
 TASKS: dict[str, TaskFactory] = {
     "demo": DemoFacts,
     "bmlama": Bmlama,
+    "klar": Klar,
+    "klar-generate": KlarGenerate,
+    "xcsqa": Xcsqa,
+    "mmmlu": Mmmlu,
+    "gmmlu": Gmmlu,
+    "belebele": Belebele,
+    "xcopa": Xcopa,
+    "mgsm": Mgsm,
+    "xquad": Xquad,
 }
 
 
