@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from carot.corpora import ParallelCorpus
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.evaluation import RankingItem, accuracy, best, rank
 from carot.evaluation.tasks.demo import DemoFacts
-from carot.files import write_atomically
+from carot.files import require_folder_or_nothing, write_atomically
 from carot.models import CarotModel, fit_aligner, load_model, wrap
+from carot.models.anatomy import dissect
+from carot.models.loading import DEMO_MODEL
 from carot.progress import track
 from carot.reporting.demo_report import demo_html
 
@@ -31,7 +33,7 @@ def run_demo(
     *,
     model_name: str = "demo",
     languages: Sequence[str] = DEMO_LANGUAGES,
-    layers: Sequence[int] = DEMO_LAYERS,
+    layers: Sequence[int] | None = None,
     theta: float = 0.5,
     facts: int = DEMO_FACTS,
     progress: bool = False,
@@ -46,8 +48,9 @@ def run_demo(
         As in :func:`carot.load_model`.
     languages : sequence of str
         Target languages of the bundled facts.
-    layers : sequence of int
-        Layers at which the prefill is steered.
+    layers : sequence of int, optional
+        Layers at which the prefill is steered; by default 3, 7 and 11 of the demo model, and the
+        one at 0.3 of the depth of another.
     theta : float
         Perplexity filter.
     facts : int
@@ -60,12 +63,17 @@ def run_demo(
     dict
         What ``report.json`` holds; every number is measured in this run.
     """
+    require_positive(facts=facts)
     if not languages or "en" in languages:
         raise CarotError(f"languages are {list(languages)}; expected some, without English")
+    require_folder_or_nothing(Path(output))
     questions = {language: _questions(language, facts) for language in ("en", *languages)}
     clock = [time.perf_counter()]
     model, tokenizer = load_model(model_name)
     clock.append(time.perf_counter())
+    if layers is None:
+        depth = len(dissect(model).layers)
+        layers = DEMO_LAYERS if model_name == DEMO_MODEL else [round(0.3 * depth)]
     corpus = ParallelCorpus.bundled(["en", *languages])
     aligner = fit_aligner(model, tokenizer, corpus, layers=layers, progress=progress)
     clock.append(time.perf_counter())
@@ -107,11 +115,10 @@ def run_demo(
         "examples": _examples(answers, questions, languages),
         "alignment": _alignment(steered, questions, answers, languages[0]),
     }
-    folder = Path(output)
-    write_atomically(
-        folder / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-    )
-    write_atomically(folder / "report.html", demo_html(report))
+    page = demo_html(report)
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(Path(output) / "report.json", text)
+    write_atomically(Path(output) / "report.html", page)
     return report
 
 

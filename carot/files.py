@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from carot.errors import CarotError
+
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write beside the file, then rename over it; text is UTF-8."""
@@ -16,3 +18,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def require_folder_or_nothing(path: Path) -> None:
+    """Refuse a file where a folder will be written."""
+    if path.exists() and not path.is_dir():
+        raise CarotError(f"{path} is a file; expected a folder, or a name that is free")
+
+
+def require_file_or_nothing(path: Path) -> None:
+    """Refuse a folder where a file will be written."""
+    if path.is_dir():
+        raise CarotError(f"{path} is a folder; expected the name of a file")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from carot.corpora.parallel import read_jsonl
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.journal import Journal
 from carot.models import CarotModel
 from carot.progress import track
@@ -66,7 +68,8 @@ def generate_file(
     output : path
         A JSON-lines file.
     settings : mapping
-        What the answers depend on, as JSON; a partial file of other settings is refused.
+        What the answers depend on beside rows and aligner, as JSON; a partial file of other
+        settings is refused.
     batch_size : int
         Rows in one batch.
     content : str, optional
@@ -81,15 +84,24 @@ def generate_file(
     CarotError
         When the partial file was made with other settings.
     """
-    journal = Journal(output, settings)
+    require_positive(batch_size=batch_size)
+    prompts, english = [row["prompt"] for row in rows], [row.get("english") for row in rows]
+    model.check(prompts, english, content=content)
+    identity = json.dumps([[row["id"] for row in rows], prompts, english], sort_keys=True)
+    begun = {
+        **settings,
+        "rows": hashlib.sha256(identity.encode()).hexdigest()[:16],
+        "aligner digest": model.aligner.digest(),
+    }
+    journal = Journal(output, begun)
     done = len(journal.rows)
     with track("generating", len(rows), enabled=progress) as advance:
         advance(done)
         for start in range(done, len(rows), batch_size):
             part = rows[start : start + batch_size]
             answers = model.generate(
-                [row["prompt"] for row in part],
-                [row.get("english") for row in part],
+                prompts[start : start + batch_size],
+                english[start : start + batch_size],
                 content=content,
                 **generate_kwargs,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from carot.errors import CarotError
-from carot.files import write_atomically
+from carot.files import require_file_or_nothing, write_atomically
 
 
 class Journal:
@@ -33,7 +33,8 @@ class Journal:
         self._settings_file = self.output.with_name(self.output.name + ".journal")
         begun = json.loads(json.dumps(settings))
         self.rows: list[dict[str, Any]] = []
-        if self.partial.is_file() and self._settings_file.is_file():
+        require_file_or_nothing(self.output)
+        if self._settings_file.is_file() and self.partial.is_file() and self.partial.stat().st_size:
             self._require_same(begun)
             self.rows = self._whole_rows()
         else:
@@ -42,7 +43,7 @@ class Journal:
 
     def _require_same(self, settings: dict[str, Any]) -> None:
         before = json.loads(self._settings_file.read_text("utf-8"))
-        for key in before.keys() | settings.keys():
+        for key in dict.fromkeys((*settings, *before)):
             if before.get(key) != settings.get(key):
                 raise CarotError(
                     f"{self.partial} was begun with {key} {before.get(key)!r}, and now it is "

@@ -188,7 +188,7 @@ def test_methods_without_a_source_steer_every_row_and_read_no_english(hooks: str
         ("carot", {"strength": 2}, "carot has no setting 'strength'; expected theta, epsilon"),
         ("no_filter", {"theta": 0.5}, "no_filter has no setting 'theta'"),
         ("last_token", {"theta": 0.5}, "last_token has no setting 'theta'; expected none"),
-        ("lang_vec", {}, "lang_vec needs the mean of None"),
+        ("lang_vec", {}, "lang_vec needs the language of the prompts"),
         ("lang_vec", {"language": "xx"}, "lang_vec needs the mean of 'xx'"),
     ],
 )

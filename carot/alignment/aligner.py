@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -17,7 +18,7 @@ from torch import Tensor
 from carot.alignment.layer import LayerAligner
 from carot.alignment.subspace import LanguageSubspace
 from carot.errors import CarotError
-from carot.files import write_atomically
+from carot.files import require_folder_or_nothing, write_atomically
 
 CONFIG_NAME = "aligner_config.json"
 WEIGHTS_NAME = "aligner.safetensors"
@@ -125,6 +126,16 @@ class Aligner:
         """Return the layers that a sweep chose, else :meth:`default_layer`."""
         return list(self.defaults.get("layers") or [self.default_layer()])
 
+    def digest(self) -> str:
+        """Return a hash of what was fitted, which tells two aligners apart."""
+        tensors = (
+            tensor for layer in self.layers.values() for tensor in _named_tensors(layer).values()
+        )
+        whole = hashlib.sha256(repr((list(self.layers), self.languages)).encode())
+        for tensor in tensors:
+            whole.update(tensor.to("cpu", torch.float32).contiguous().numpy().tobytes())
+        return whole.hexdigest()[:16]
+
     def describe(self) -> dict[str, Any]:
         """Return what it holds as plain data, for ``carot info``."""
         return {
@@ -157,6 +168,7 @@ class Aligner:
             Passed to :meth:`push_to_hub`.
         """
         directory = Path(directory)
+        require_folder_or_nothing(directory)
         directory.mkdir(parents=True, exist_ok=True)
         config = {
             "format_version": FORMAT_VERSION,

@@ -40,6 +40,10 @@ class TransportSettings:
     solver: Solver = "auto"
 
     def __post_init__(self) -> None:
+        for name in ("theta", "epsilon", "rho"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise CarotError(f"{name} is {value!r}; expected a number")
         if not 0 < self.theta <= 1:
             raise CarotError(f"theta is {self.theta}; expected a number in (0, 1], where 1 is off")
         for name in ("epsilon", "rho"):
@@ -232,8 +236,8 @@ def _require_finite(states: Tensor, side: str) -> None:
     if not bool(states.isfinite().all()):
         row = int((~states.isfinite()).flatten(1).any(-1).nonzero()[0])
         raise CarotError(
-            f"{side} states of row {row} hold NaN or infinity; expected finite numbers: run the "
-            "model in float32 or bfloat16, or leave that row out"
+            f"{side} states of batch row {row} hold NaN or infinity; expected finite numbers: run "
+            "the model in float32 or bfloat16, or leave that row out"
         )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from carot.errors import CarotError
 
@@ -35,12 +35,17 @@ def _root(
     """Steer a multilingual model with its own English states."""
 
 
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    return f"warning: {message}\n"
+
+
 def main() -> None:
     """Run the command line; a mistake of the user's is one line and exit code 2."""
+    warnings.formatwarning = _one_line
     from carot.cli import align, demo, eval, fit, generate, info, report, sweep  # noqa: F401
 
     try:
         app()
     except CarotError as error:
-        Console(stderr=True, soft_wrap=True).print("error:", str(error), markup=False)
+        sys.stderr.write(f"error: {error}\n")
         sys.exit(2)

@@ -19,7 +19,7 @@ def align(
     prompt: Annotated[str, typer.Option(help="A prompt.")],
     english: Annotated[str, typer.Option(help="Its English translation.")],
     layers: Layers = None,
-    theta: Theta = 0.5,
+    theta: Theta = None,
     html: Annotated[Path | None, typer.Option(help="Write the heatmap as a page.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write the heatmap as an image.")] = None,
     content_marker: Marker = None,
@@ -28,8 +28,10 @@ def align(
 ) -> None:
     """Show which English tokens move onto which tokens of a prompt."""
     from carot.files import write_atomically
-    from carot.reporting.heatmap import heatmap_page, heatmap_terminal
+    from carot.reporting.heatmap import heatmap_page, heatmap_terminal, require_image
 
+    if png is not None:
+        require_image(png)
     steered = wrapped(model, aligner, layers, theta, dtype, device_map)
     view = steered.align(prompt, english, content=content_marker)
     console = Console()

@@ -29,4 +29,4 @@ def demo(
     console = Console()
     console.print(demo_table(report))
     console.print(demo_examples(report))
-    console.print(f"{output / 'report.html'} shows all of it, with a token alignment.")
+    typer.echo(f"{output / 'report.html'} shows all of it, with a token alignment.")

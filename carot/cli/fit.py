@@ -31,8 +31,10 @@ def fit(
 ) -> None:
     """Fit an aligner of MODEL on parallel text."""
     from carot.corpora import open_corpus
+    from carot.files import require_folder_or_nothing
     from carot.models import fit_aligner
 
+    require_folder_or_nothing(output)
     chosen = numbers(layers, "--layers")
     parallel = open_corpus(corpus, names(languages), limit)
     loaded, tokenizer = load(model, dtype, device_map)

@@ -16,7 +16,6 @@ from carot.cli.options import (
     Marker,
     Model,
     Theta,
-    require_file,
     wrapped,
 )
 
@@ -28,7 +27,7 @@ def generate(
     input: Annotated[Path, typer.Option(help='Rows {"id", "prompt", "english"} (JSONL).')],
     output: Annotated[Path, typer.Option(help="JSONL file that the answers are written to.")],
     layers: Layers = None,
-    theta: Theta = 0.5,
+    theta: Theta = None,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 32,
     batch_size: Annotated[int, typer.Option(help="Rows in one batch.")] = 16,
     content_marker: Marker = None,
@@ -36,18 +35,20 @@ def generate(
     device_map: DeviceMap = None,
 ) -> None:
     """Answer the prompts of a file, steered by their English counterparts; greedy search."""
+    from carot.errors import require_positive
+    from carot.files import require_file_or_nothing
     from carot.inference import generate_file, read_prompts
 
-    require_file(input)
+    require_positive(max_new_tokens=max_new_tokens, batch_size=batch_size)
+    require_file_or_nothing(output)
     rows = read_prompts(input)
     steered = wrapped(model, aligner, layers, theta, dtype, device_map)
     settings = {
         "model": model,
         "aligner": aligner,
         "input": str(input),
-        "rows": len(rows),
         "layers": steered.layers,
-        "theta": theta,
+        "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
         "max_new_tokens": max_new_tokens,
         "content_marker": content_marker,
         "dtype": dtype,

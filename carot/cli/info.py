@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from carot.cli import app
 
@@ -31,10 +32,14 @@ def info(
 def _summary(content: dict[str, Any]) -> Table:
     model, fit = content["model"], content["fit"]
     table = Table(
-        title=f"{model['name']} ({model['model_type']}, {model['num_layers']} layers, "
-        f"hidden size {model['hidden_size']})",
-        caption=f"languages {', '.join(content['languages'])}; "
-        + ", ".join(f"{key} {value}" for key, value in (fit | content["defaults"]).items()),
+        title=Text(
+            f"{model['name']} ({model['model_type']}, {model['num_layers']} layers, "
+            f"hidden size {model['hidden_size']})"
+        ),
+        caption=Text(
+            f"languages {', '.join(content['languages'])}; "
+            + ", ".join(f"{key} {value}" for key, value in (fit | content["defaults"]).items())
+        ),
     )
     for column in ("layer", "language directions", "whitened dimensions"):
         table.add_column(column, justify="right")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,10 @@ Layers = Annotated[
     str | None,
     typer.Option("--layer", "--layers", help="One layer, or several as 3,7,11."),
 ]
-Theta = Annotated[float, typer.Option(help="Perplexity filter, in (0, 1]; 1 is off.")]
+Theta = Annotated[
+    float | None,
+    typer.Option(help="Perplexity filter, in (0, 1]; 1 is off. The aligner's default, else 0.5."),
+]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 DeviceMap = Annotated[str | None, typer.Option(help="As in from_pretrained, e.g. auto.")]
 Marker = Annotated[
@@ -27,12 +29,14 @@ Marker = Annotated[
 def load(name: str, dtype: str, device_map: str | None) -> tuple[Any, Any]:
     """Load a model as its options say."""
     import torch
+    from transformers.utils.logging import disable_progress_bar
 
     from carot.models import load_model
 
     known = {"auto", "float32", "bfloat16", "float16"}
     if dtype not in known:
         raise CarotError(f"--dtype {dtype}: expected one of {', '.join(sorted(known))}")
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     resolved = dtype if dtype == "auto" else getattr(torch, dtype)
     return load_model(name, dtype=resolved, device_map=device_map)
 
@@ -64,7 +68,7 @@ def wrapped(
     name: str,
     aligner: str,
     layers: str | None,
-    theta: float,
+    theta: float | None,
     dtype: str,
     device_map: str | None,
 ) -> Any:
@@ -74,10 +78,5 @@ def wrapped(
 
     fitted = Aligner.from_pretrained(aligner)
     model, tokenizer = load(name, dtype, device_map)
-    return wrap(model, tokenizer, fitted, layers=numbers(layers, "--layer"), theta=theta)
-
-
-def require_file(path: Path) -> None:
-    """Refuse a missing file before a model is loaded."""
-    if not path.is_file():
-        raise CarotError(f"{path}: no such file")
+    settings: dict[str, Any] = {} if theta is None else {"theta": theta}
+    return wrap(model, tokenizer, fitted, layers=numbers(layers, "--layer"), **settings)

@@ -147,7 +147,7 @@ class ParallelCorpus:
         for language in chosen:
             if language not in paths:
                 raise CarotError(_unknown(language, paths, name))
-        texts = {language: _read_lines(Path(paths[language])) for language in chosen}
+        texts = {language: read_lines(Path(paths[language])) for language in chosen}
         return cls(texts, name=name, limit=limit)
 
     @classmethod
@@ -254,7 +254,7 @@ class ParallelCorpus:
             if not file_of(language).is_file():
                 raise CarotError(_unknown(language, present, str(folder)))
         return cls(
-            {language: _read_lines(file_of(language)) for language in chosen},
+            {language: read_lines(file_of(language)) for language in chosen},
             name=f"NTREX-128 in {folder}",
             limit=limit,
         )
@@ -276,7 +276,7 @@ def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise CarotError(f"{path}: no such file")
     rows = []
-    for number, line in enumerate(_read_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         try:
@@ -308,7 +308,8 @@ def _column(row: Mapping[str, Any], path: str, where: str) -> Any:
     return value
 
 
-def _read_lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """Read the lines of a UTF-8 file; an error says what is wrong with it."""
     try:
         # Bytes: reading text would also cut at a lone carriage return inside a sentence.
         text = path.read_bytes().decode("utf-8-sig")

@@ -94,12 +94,16 @@ def draw_questions(
 def _require_same_answers(
     task: Task, tables: dict[str, dict[str, Item]], common: Sequence[str]
 ) -> None:
-    """Drop questions whose candidates do not match by position between languages."""
+    """Refuse a task whose candidates do not match by position between languages."""
     for item_id in common:
         rows = [table[item_id] for table in tables.values()]
-        counts = {len(row.candidates) for row in rows if isinstance(row, RankingItem)}
-        if len(counts) > 1:
-            raise CarotError(
-                f"task {task.name}, item {item_id}: languages differ in the number of candidates "
-                f"({sorted(counts)}); expected position j to mean the same in all"
-            )
+        ranked = [row for row in rows if isinstance(row, RankingItem)]
+        for what, seen in (
+            ("number of candidates", {len(row.candidates) for row in ranked}),
+            ("position of the answer", {row.answer for row in ranked}),
+        ):
+            if len(seen) > 1:
+                raise CarotError(
+                    f"task {task.name}, item {item_id}: languages differ in the {what} "
+                    f"({sorted(seen)}); expected position j to mean the same in all"
+                )

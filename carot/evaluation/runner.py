@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from carot.alignment import Aligner
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.evaluation.items import GenerationItem, Item, RankingItem, Task
 from carot.evaluation.questions import ENGLISH, Questions, draw_questions
 from carot.evaluation.ranking import best, rank
@@ -190,6 +190,7 @@ def evaluate_questions(
     record: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluate on questions that were drawn already; see :func:`evaluate`."""
+    require_positive(batch_size=batch_size)
     results: dict[str, Any] = {
         "format": FORMAT,
         "task": task.name,

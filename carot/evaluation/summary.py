@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-from carot.evaluation.fidelity import fidelity, script_fidelity
+from carot.evaluation.fidelity import LanguageIdentifier, fidelity, script_fidelity
 from carot.evaluation.metrics import (
     agreement,
     bootstrap_interval,
@@ -78,7 +78,6 @@ def _of_language(
     right = _right(rows)
     scores, english_scores = _scores(rows), _scores(english)
     ranked = scores is not None and english_scores is not None
-    languages = [ENGLISH, *questions.languages]
     texts = [row["text"] for row in rows if "text" in row]
     return {
         "items": len(rows),
@@ -89,11 +88,17 @@ def _of_language(
         if ranked
         else None,
         "consistency": consistency(right, _right(english)),
-        "fidelity": fidelity(texts, language, languages) if texts else None,
+        "fidelity": _fidelity(texts, language, [ENGLISH, *questions.languages]),
         "script_fidelity": script_fidelity(texts, language) if texts else None,
         "p": None,
         "p_holm": None,
     }
+
+
+def _fidelity(texts: list[str], language: str, languages: list[str]) -> float | None:
+    """Fidelity where there are texts and the identifier knows the language."""
+    known = [code for code in languages if code in LanguageIdentifier.supported()] if texts else []
+    return fidelity(texts, language, known) if language in known else None
 
 
 def _compare(
@@ -140,7 +145,12 @@ def _mean(
         values = [table[language][name] for language in targets]
         mean[name] = None if None in values else fmean(values)
     if method != UNSTEERED:
-        before = [x for language in targets for x in _right(plain[language])]
-        after = [x for language in targets for x in right[language]]
-        mean["p"] = mcnemar_exact(before, after)
+        before = zip(*(_right(plain[language]) for language in targets), strict=True)
+        changes = [
+            sum(new) - sum(old)
+            for old, new in zip(before, zip(*right.values(), strict=True), strict=True)
+        ]
+        mean["p"] = mcnemar_exact(
+            [change < 0 for change in changes], [change > 0 for change in changes]
+        )
     return mean

@@ -49,15 +49,16 @@ def _last_token(aligner: Aligner, layers: Sequence[int], language: str | None) -
 def _lang_vec(
     aligner: Aligner, layers: Sequence[int], language: str | None, strength: float = 1.0
 ) -> Method:
+    if language is None:
+        raise CarotError("lang_vec needs the language of the prompts; name it with language=")
     for needed in (ENGLISH, language):
         if needed not in aligner.languages:
             raise CarotError(
                 f"lang_vec needs the mean of {needed!r}; this aligner holds "
-                f"{', '.join(aligner.languages)}: name the language of the prompts with "
-                "language=, or fit with it"
+                f"{', '.join(aligner.languages)}: fit one with it"
             )
     index = aligner.languages.index
-    return dict.fromkeys(layers, LangVec(index(ENGLISH), index(str(language)), strength))
+    return dict.fromkeys(layers, LangVec(index(ENGLISH), index(language), strength))
 
 
 def _mlrs(

@@ -55,13 +55,11 @@ class Anatomy:
     @property
     def input_device(self) -> torch.device:
         """Where token ids go: the device of the input embedding."""
-        device: torch.device = without_adapter(self.model).get_input_embeddings().weight.device
-        return device
+        return _device(without_adapter(self.model).get_input_embeddings())
 
     def device_of(self, layer: int) -> torch.device:
         """The device that a layer's output lies on."""
-        parameter = next(self.layers[layer].parameters(), None)
-        return torch.device("cpu") if parameter is None else parameter.device
+        return _device(self.layers[layer])
 
     def check_layers(self, layers: list[int]) -> None:
         """Raise a CarotError where a layer index is out of range or named twice."""
@@ -77,12 +75,21 @@ class Anatomy:
     def identity(self) -> ModelIdentity:
         """Describe the model, so that an aligner can tell it from another."""
         return ModelIdentity(
-            name=str(without_adapter(self.model).config._name_or_path),
+            name=str(without_adapter(self.model).config._name_or_path or type(self.model).__name__),
             model_type=str(self.config.model_type),
             hidden_size=self.hidden_size,
             num_layers=len(self.layers),
             fingerprint=_fingerprint(without_adapter(self.model)),
         )
+
+
+def _device(module: nn.Module) -> torch.device:
+    """Where a module computes: offloaded weights lie on ``meta``, and its hook knows better."""
+    parameter = next(module.parameters(), None)
+    if parameter is not None and parameter.device.type != "meta":
+        return parameter.device
+    execution = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
+    return torch.device("cpu" if execution is None else execution)
 
 
 def text_config(model: nn.Module) -> Any:

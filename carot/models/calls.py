@@ -28,6 +28,7 @@ class ObservedCall:
         self._special = special
         self._input_ids: Tensor | None = None
         self._attention_mask: Tensor | None = None
+        self._without_cache: tuple[Tensor, int] | None = None
         self.is_prefill = True
 
     def observe(self, arguments: dict[str, Any], inner: bool) -> None:
@@ -38,7 +39,28 @@ class ObservedCall:
         if isinstance(mask, Tensor) and mask.dim() == 2:
             self._attention_mask = mask
         cache = arguments.get("cache", arguments.get("past_key_values"))
-        self.is_prefill = cache is None or int(cache.get_seq_length()) == 0
+        past = 0 if cache is None else int(cache.get_seq_length())
+        self.is_prefill = past == 0
+        if past and ids is not None and ids.shape[1] > 1:
+            raise CarotError(
+                f"the model was called with {ids.shape[1]} tokens that go on from a cache inside "
+                "intervene(); expected a prefill in one pass, then single tokens: use "
+                "CarotModel.generate for assisted decoding, and no prefill_chunk_size"
+            )
+        if not inner:
+            self._follow_without_cache(arguments.get("use_cache"))
+
+    def _follow_without_cache(self, use_cache: bool | None) -> None:
+        """Remember how long the prompt was, while a generation without cache repeats it."""
+        ids, before = self._input_ids, self._without_cache
+        self._without_cache = None
+        if use_cache is False and ids is not None:
+            goes_on = (
+                before is not None
+                and ids.shape[1] == before[0].shape[1] + 1
+                and torch.equal(ids[:, :-1], before[0])
+            )
+            self._without_cache = (ids, before[1] if before and goes_on else ids.shape[1])
 
     def content_mask_of(self, prompts: int) -> Tensor:
         """Content tokens of the call's prompts, boolean, shape (prompts, S).
@@ -67,7 +89,10 @@ class ObservedCall:
                 "inside intervene(); expected a prefill in one pass"
             )
         repeats = ids.shape[0] // prompts
-        return content_mask(ids[::repeats], mask[::repeats], self._special)
+        content = content_mask(ids[::repeats], mask[::repeats], self._special)
+        if self._without_cache is not None:
+            content[:, self._without_cache[1] :] = False
+        return content
 
 
 @contextmanager

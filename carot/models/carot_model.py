@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any, Literal
@@ -12,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from carot.alignment import Aligner, Alignment
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.interventions import Intervention, Method, make_method, method_settings
 from carot.models import hooks, tracing
 from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
-from carot.models.encoding import Content, padding_id, special_ids
+from carot.models.encoding import Batch, Content, padding_id, special_ids
 from carot.models.pairs import Pairs, resolve_english
 from carot.models.scoring import (
     CandidateRow,
@@ -144,7 +145,8 @@ class CarotModel:
         if not len(pairs):
             return []
         self._refuse_split_prefill(generate_kwargs)
-        batch = self._steerer.encode(pairs.prompts, pairs.spans, "prompt")
+        batch = self._steerer.encode_prompts(pairs)
+        self._refuse_beyond_context(batch, generate_kwargs)
         states = self._steerer.read_english(pairs.english, pairs.english_spans)
         if "stop_strings" in generate_kwargs:
             generate_kwargs.setdefault("tokenizer", self.tokenizer)
@@ -163,6 +165,37 @@ class CarotModel:
             ids[:, batch.input_ids.shape[1] :], skip_special_tokens=skip_special_tokens
         )
         return answers[0] if isinstance(prompts, str) and len(answers) == 1 else answers
+
+    def check(
+        self,
+        prompts: Sequence[str],
+        english: Sequence[str | None] | None = None,
+        *,
+        content: Content | None = None,
+        english_content: Content | None = None,
+    ) -> None:
+        """Raise the CarotError that :meth:`generate` would raise for one of these rows, at once.
+
+        For long jobs, which would else meet a bad row in their last batch.
+        """
+        pairs = Pairs.resolve(list(prompts), english, content, english_content)
+        for row in range(len(pairs)):
+            here = pairs[row : row + 1]
+            self._steerer.encode_prompts(here)
+            if here.english[0]:
+                names = [f"English text {row}"]
+                self._steerer.encode([here.english[0]], here.english_spans, names)
+
+    def _refuse_beyond_context(self, batch: Batch, generate_kwargs: dict[str, Any]) -> None:
+        config = generate_kwargs.get("generation_config") or self.model.generation_config
+        new = generate_kwargs.get("max_new_tokens", getattr(config, "max_new_tokens", None)) or 0
+        longest = int(batch.attention_mask.sum(-1).max())
+        limit = self.anatomy.context_length
+        if limit is not None and longest + new > limit:
+            raise CarotError(
+                f"a prompt of {longest} tokens and {new} new ones exceed the model's context of "
+                f"{limit}; shorten one of them"
+            )
 
     def _refuse_split_prefill(self, generate_kwargs: dict[str, Any]) -> None:
         config = generate_kwargs.get("generation_config") or self.model.generation_config
@@ -243,13 +276,15 @@ class CarotModel:
         -------
         list of list of CandidateScore
         """
+        require_positive(batch_size=batch_size)
         scores: list[list[CandidateScore]] = []
         for start in range(0, len(pairs), batch_size):
             part = slice(start, start + batch_size)
             here = pairs[part]
             stems = [row.prompt for row in rows[part]]
-            batch = self._steerer.encode(stems, here.spans, "prompt")
-            states = self._steerer.read_english(here.english, here.english_spans)
+            batch = self._steerer.encode_prompts(replace(here, prompts=stems))
+            self._refuse_long_candidates(batch, rows[part], start)
+            states = self._steerer.read_english(here.english, here.english_spans, here.first)
             scores += score_batch(
                 self.model,
                 batch,
@@ -257,6 +292,19 @@ class CarotModel:
                 partial(self._steerer.run, batch, states),
             )
         return scores
+
+    def _refuse_long_candidates(
+        self, batch: Batch, rows: Sequence[CandidateRow], first: int
+    ) -> None:
+        limit = self.anatomy.context_length
+        lengths = batch.attention_mask.sum(-1).tolist()
+        for number, (length, row) in enumerate(zip(lengths, rows, strict=True), first):
+            longest = max(map(len, row.tokens))
+            if limit is not None and length + longest > limit:
+                raise CarotError(
+                    f"prompt {number} has {length} tokens and a candidate {longest}; the model's "
+                    f"context holds {limit}: shorten one of them"
+                )
 
     @torch.no_grad()
     def align(
@@ -292,8 +340,10 @@ class CarotModel:
         layer = self.layers[0] if layer is None else layer
         if layer not in self.layers:
             raise CarotError(f"layer {layer} is not steered here; expected one of {self.layers}")
+        if not self._steerer.needs_source:
+            raise CarotError("this method moves no English states; there is no alignment to show")
         pairs = Pairs.resolve([prompt], [english], content, english_content)
-        batch = self._steerer.encode(pairs.prompts, pairs.spans, "prompt")
+        batch = self._steerer.encode_prompts(pairs)
         states = self._steerer.read_english(pairs.english, pairs.english_spans)
         if states is None or not bool(batch.content_mask.any() and states.batch.content_mask.any()):
             raise CarotError("prompt and English text need at least one content token each")
@@ -320,7 +370,7 @@ class CarotModel:
         Torch hooks steer every prefill that the model runs in this thread, whoever calls it:
         ``model(**inputs)``, ``model.generate(**inputs)``, a pipeline. Steps that go on from a
         non-empty cache are left alone. Rows are those of the call, or a multiple of them (beams).
-        All tokens but special ones and padding are content.
+        All tokens but special ones and padding are content. The moved states carry no gradient.
 
         Parameters
         ----------
@@ -332,7 +382,8 @@ class CarotModel:
         Raises
         ------
         CarotError
-            Inside the block, when a call's rows do not match or its token ids cannot be seen.
+            Inside the block, when a call's rows do not match, its token ids cannot be seen, or
+            several tokens go on from a cache (a prefill in pieces).
         """
         given, spans = resolve_english(
             [english] if isinstance(english, str) else list(english), english_content

@@ -42,7 +42,7 @@ class Batch:
 
     @property
     def position_ids(self) -> Tensor:
-        """Positions counted over real tokens, shape (B, S); padding has position 0."""
+        """Positions counted over real tokens, shape (B, S)."""
         return position_ids(self.attention_mask)
 
     def model_inputs(self) -> dict[str, Tensor]:
@@ -104,7 +104,10 @@ def padding_id(tokenizer: Any) -> int:
 
 
 def resolve_content(
-    texts: Sequence[str], content: Content | None, name: str
+    texts: Sequence[str],
+    content: Content | None,
+    name: str,
+    numbers: Sequence[int] | None = None,
 ) -> tuple[list[str], list[Span | None]]:
     """Turn ``content`` into texts without markers and one span (or None) for each.
 
@@ -117,27 +120,32 @@ def resolve_content(
         out; or for each text the characters [start, end) of its content.
     name : str
         What the texts are, for messages.
+    numbers : sequence of int, optional
+        Their numbers, for messages; counted from 0 by default.
 
     Raises
     ------
     CarotError
         When a marker does not stand exactly twice, or a span does not fit its text.
     """
+    numbers = range(len(texts)) if numbers is None else numbers
     if content is None:
         return list(texts), [None] * len(texts)
     if isinstance(content, str):
         pieces = [text.split(content) if content else [] for text in texts]
-        for row, piece in enumerate(pieces):
+        for row, piece in zip(numbers, pieces, strict=True):
             if len(piece) != 3:
                 raise CarotError(
                     f"{name} {row}: the content marker {content!r} stands {max(len(piece) - 1, 0)} "
                     "times; expected twice, before and after the content"
                 )
+            if not piece[1]:
+                raise CarotError(f"{name} {row}: the content marker {content!r} encloses nothing")
         spans = [(len(piece[0]), len(piece[0]) + len(piece[1])) for piece in pieces]
         return ["".join(piece) for piece in pieces], list(spans)
     if len(content) != len(texts):
         raise CarotError(f"{len(content)} content spans for {len(texts)} {name}s; expected as many")
-    for row, (text, span) in enumerate(zip(texts, content, strict=True)):
+    for row, text, span in zip(numbers, texts, content, strict=True):
         if span is not None and not 0 <= span[0] < span[1] <= len(text):
             raise CarotError(
                 f"{name} {row}: the content span {tuple(span)} does not fit its {len(text)} "
@@ -155,7 +163,7 @@ def encode(
     padding_side: str = "left",
     truncate_to: int | None = None,
     context_length: int | None = None,
-    name: str = "prompt",
+    names: Sequence[str] | None = None,
 ) -> Batch:
     """Tokenise texts into one padded batch; the tokenizer's own padding settings stay untouched.
 
@@ -175,25 +183,28 @@ def encode(
         Keep this many tokens at most, cutting at the end.
     context_length : int, optional
         Refuse longer texts.
-    name : str
-        What the texts are, for messages.
+    names : sequence of str, optional
+        What each text is, for messages: ``prompt 0``, ``prompt 1``, ... by default.
 
     Raises
     ------
     CarotError
         When a text has no token, is longer than the context, or a span covers no token.
     """
+    if not texts:
+        raise CarotError("no text to encode; expected one at least")
     spans = spans or [None] * len(texts)
+    names = names or [f"prompt {row}" for row in range(len(texts))]
     rows = [
-        _encode_one(tokenizer, text, span, truncate_to, f"{name} {row}")
-        for row, (text, span) in enumerate(zip(texts, spans, strict=True))
+        _encode_one(tokenizer, text, span, truncate_to, name)
+        for text, span, name in zip(texts, spans, names, strict=True)
     ]
-    for row, (ids, _) in enumerate(rows):
+    for name, (ids, _) in zip(names, rows, strict=True):
         if not ids:
-            raise CarotError(f"{name} {row} is empty and the tokenizer adds no BOS; expected text")
+            raise CarotError(f"{name} is empty and the tokenizer adds no BOS; expected text")
         if context_length is not None and len(ids) > context_length:
             raise CarotError(
-                f"{name} {row} has {len(ids)} tokens; the model's context holds {context_length}: "
+                f"{name} has {len(ids)} tokens; the model's context holds {context_length}: "
                 "shorten it"
             )
     width = max(len(ids) for ids, _ in rows)

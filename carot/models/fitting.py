@@ -12,7 +12,7 @@ from torch import nn
 
 from carot.alignment import Aligner, LayerFitter, sentence_vectors
 from carot.corpora import ParallelCorpus
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.models import tracing
 from carot.models.anatomy import dissect, last_position_only
 from carot.models.encoding import Batch, encode
@@ -73,7 +73,13 @@ def fit_aligner(
     CarotError
         When a layer is out of range, a sentence has no content token, or states are not finite.
     """
+    require_positive(batch_size=batch_size)
+    if max_length < 2:
+        raise CarotError(
+            f"max_length is {max_length}; expected at least 2 tokens, BOS and one more"
+        )
     anatomy = dissect(model, layers_path)
+    max_length = min(max_length, anatomy.context_length or max_length)
     chosen = default_layers(len(anatomy.layers)) if layers is None else sorted(layers)
     anatomy.check_layers(chosen)
     fitters = {layer: LayerFitter(anatomy.hidden_size, len(corpus.languages)) for layer in chosen}
@@ -128,12 +134,13 @@ def _batches(
                 [text for _, _, text in part],
                 device=device,
                 truncate_to=max_length,
-                name="sentence",
+                names=(
+                    names := [f"sentence {row + 1} in {languages[label]}" for label, row, _ in part]
+                ),
             )
-            for (label, row, text), content in zip(part, batch.content_mask, strict=True):
+            for name, (_, _, text), content in zip(names, part, batch.content_mask, strict=True):
                 if not bool(content.any()):
                     raise CarotError(
-                        f"sentence {row} in {languages[label]} ({text[:40]!r}) has no content "
-                        "token; take it out of the corpus"
+                        f"{name} ({text[:40]!r}) has no content token; take it out of the corpus"
                     )
             yield batch, [label for label, _, _ in part]

@@ -48,6 +48,11 @@ def registered(
         yield
 
 
+def plain(call: Callable[[], Any]) -> Any:
+    """Run ``call`` as it is."""
+    return call()
+
+
 def read(layers: Mapping[int, nn.Module], call: Callable[[], Any]) -> dict[int, Tensor]:
     """Run ``call`` up to the deepest of the layers and return each layer's states, (B, S, d)."""
     states: dict[int, Tensor] = {}

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from carot.errors import CarotError
 
@@ -67,6 +68,8 @@ def load_model(
         key: kwargs[key] for key in ("revision", "token", "trust_remote_code") if key in kwargs
     }
     try:
+        if AutoConfig.from_pretrained(source, **shared).is_encoder_decoder:
+            raise CarotError(f"{name_or_path} is an encoder-decoder; expected a decoder-only model")
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
         model: Any = AutoModelForCausalLM.from_pretrained(
             source,
@@ -75,8 +78,11 @@ def load_model(
             quantization_config=quantization_config,
             **kwargs,
         )
-    except OSError as error:
-        reason = str(error).strip().splitlines()[0]
+    except CarotError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason if len(reason) < 200 else f"{reason[:200]}..."
         raise CarotError(
             f"{name_or_path}: no model could be loaded ({reason}); expected a local folder, a hub "
             f"id that can be reached, or {DEMO_MODEL!r}"

@@ -23,19 +23,26 @@ class Pairs:
         None (or an empty text) leaves the row unsteered.
     english_spans : list of (Span or None)
         The content of each English text.
+    first : int
+        Number of the first row, where these are part of more; for messages.
     """
 
     prompts: list[str]
     spans: list[Span | None]
     english: list[str | None]
     english_spans: list[Span | None]
+    first: int = 0
 
     def __len__(self) -> int:
         return len(self.prompts)
 
     def __getitem__(self, part: slice) -> Pairs:
         return Pairs(
-            self.prompts[part], self.spans[part], self.english[part], self.english_spans[part]
+            self.prompts[part],
+            self.spans[part],
+            self.english[part],
+            self.english_spans[part],
+            self.first + (part.start or 0),
         )
 
     @classmethod
@@ -81,7 +88,9 @@ def resolve_english(
                 "as many"
             )
         content = [content[row] for row in rows]
-    texts, spans = resolve_content([english[row] or "" for row in rows], content, "English text")
+    texts, spans = resolve_content(
+        [english[row] or "" for row in rows], content, "English text", rows
+    )
     given: list[str | None] = [None] * len(english)
     placed: list[Span | None] = [None] * len(english)
     for row, text, span in zip(rows, texts, spans, strict=True):

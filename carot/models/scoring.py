@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import threading
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +23,8 @@ Reduction = Literal["mean", "sum"]
 LOGIT_BUDGET = 2**26
 """Logits held at once while candidates are scored (256 MiB in float32)."""
 
-UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+UNSPACED_SCRIPTS = ("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+"""Beside those of wide characters: Chinese and Japanese, and their punctuation."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,9 @@ def default_separator(prompt: str) -> str:
     """Return a space, or nothing after white space and after scripts written without spaces."""
     if not prompt or prompt[-1].isspace():
         return ""
-    return "" if unicodedata.name(prompt[-1], "").startswith(UNSPACED_SCRIPTS) else " "
+    name = unicodedata.name(prompt[-1], "")
+    wide = unicodedata.east_asian_width(prompt[-1]) in "WF" and not name.startswith("HANGUL")
+    return "" if wide or name.startswith(UNSPACED_SCRIPTS) else " "
 
 
 def prepare_candidates(
@@ -153,11 +158,16 @@ def score_batch(
     longer = [
         (i, j) for i, row in enumerate(rows) for j, ids in enumerate(row.tokens) if len(ids) > 1
     ]
-    # Alike lengths together: little padding, and the fewest positions for the head.
+    # Alike lengths together: little padding.
     longer.sort(key=lambda pair: len(rows[pair[0]].tokens[pair[1]]))
     while longer:
-        longest = len(rows[longer[-1][0]].tokens[longer[-1][1]])
-        size = max(1, LOGIT_BUDGET // (longest * last_logits.shape[-1]))
+        size, positions = 0, 0
+        while size < len(longer):
+            i, j = longer[-1 - size]
+            positions += len(rows[i].tokens[j]) - 1
+            if size and positions * last_logits.shape[-1] > LOGIT_BUDGET:
+                break
+            size += 1
         part, longer = longer[-size:], longer[:-size]
         tokens = [rows[i].tokens[j] for i, j in part]
         shared = copy.deepcopy(cache) if longer else cache
@@ -190,19 +200,65 @@ def _continuations(
     valid = torch.arange(width, device=device) < lengths[:, None]  # (R, width)
     prompt_mask = batch.attention_mask[index]
     cache.batch_select_indices(index)
-    logits = _logits(
-        model,
-        cache,
-        width,
-        input_ids=padded[:, :-1],
-        attention_mask=torch.cat([prompt_mask, valid.to(prompt_mask.dtype)], -1),
-        position_ids=prompt_mask.sum(-1, keepdim=True) + torch.arange(width, device=device),
-    )
-    targets, padding = padded[:, 1:].to(logits.device), ~valid.to(logits.device)
+    with _head_at(model, valid) as picked:
+        logits = _logits(
+            model,
+            cache,
+            width,
+            input_ids=padded[:, :-1],
+            attention_mask=torch.cat([prompt_mask, valid.to(prompt_mask.dtype)], -1),
+            position_ids=prompt_mask.sum(-1, keepdim=True) + torch.arange(width, device=device),
+        )
+    owner, place = (where.to(logits.device) for where in valid.nonzero(as_tuple=True))  # (N,)
+    logits = logits[0] if picked else logits[owner, place]  # (N, V)
+    targets = padded[:, 1:].to(logits.device)[owner, place]
     log_probs = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    greedy = (logits.argmax(-1) == targets) | padding
-    sums = log_probs.masked_fill(padding, 0).sum(-1)
-    return list(zip(sums.tolist(), greedy.all(-1).tolist(), strict=True))
+    missed = (logits.argmax(-1) != targets).float()
+    sums = torch.zeros(len(tokens), device=logits.device)
+    return list(
+        zip(
+            sums.index_add(0, owner, log_probs).tolist(),
+            (sums.index_add(0, owner, missed) == 0).tolist(),
+            strict=True,
+        )
+    )
+
+
+@contextmanager
+def _head_at(model: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
+    """Run the head at some of the last W positions only; its logits then are (1, N, V).
+
+    With a vocabulary of 100,000 tokens and more, it is the head that costs, also on padding.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The causal language model.
+    positions : Tensor
+        Boolean, shape (R, W).
+
+    Yields
+    ------
+    list of bool
+        Empty as long as the head has not run so: where a model does not call a head module.
+    """
+    head = getattr(without_adapter(model), "get_output_embeddings", lambda: None)()
+    thread = threading.get_ident()
+    picked: list[bool] = []
+
+    def pick(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if threading.get_ident() != thread or not args:
+            return None
+        picked.append(True)
+        hidden = args[0][:, -positions.shape[1] :]
+        return (hidden[positions.to(hidden.device)].unsqueeze(0), *args[1:])
+
+    handle = None if head is None else head.register_forward_pre_hook(pick)
+    try:
+        yield picked
+    finally:
+        if handle is not None:
+            handle.remove()
 
 
 def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from carot.alignment import Aligner, Alignment
 from carot.interventions import Intervention, Method
 from carot.models.anatomy import Anatomy, last_position_only
 from carot.models.encoding import Batch, Span, encode
+from carot.models.pairs import Pairs
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class Steerer:
             for index in self.modules
         }
 
-    def encode(self, texts: Sequence[str], spans: Sequence[Span | None], name: str) -> Batch:
+    def encode(
+        self, texts: Sequence[str], spans: Sequence[Span | None], names: Sequence[str]
+    ) -> Batch:
         """Encode texts for this model, left-padded; refuse what its context does not hold."""
         return encode(
             self.tokenizer,
@@ -108,11 +111,16 @@ class Steerer:
             spans=spans,
             device=self.anatomy.input_device,
             context_length=self.anatomy.context_length,
-            name=name,
+            names=names,
         )
 
+    def encode_prompts(self, pairs: Pairs) -> Batch:
+        """Encode the prompts of pairs."""
+        names = [f"prompt {pairs.first + row}" for row in range(len(pairs))]
+        return self.encode(pairs.prompts, pairs.spans, names)
+
     def read_english(
-        self, english: Sequence[str | None], spans: Sequence[Span | None]
+        self, english: Sequence[str | None], spans: Sequence[Span | None], first: int = 0
     ) -> EnglishStates | None:
         """Run the English pass up to the deepest layer; None where no row is to be steered."""
         if not self.needs_source:
@@ -124,7 +132,8 @@ class Steerer:
         if self.memory is not None and key in self.memory.kept:
             return self.memory.kept[key]
         texts = [text for text in english if text]
-        batch = self.encode(texts, [spans[row] for row in rows], "English text")
+        names = [f"English text {first + row}" for row in rows]
+        batch = self.encode(texts, [spans[row] for row in rows], names)
         layers = self.modules if self.memory is None else self.memory.layers
         modules = {index: self.anatomy.layers[index] for index in layers}
         states = self.backend.read(modules, lambda: self.forward(batch, use_cache=False))
@@ -147,7 +156,7 @@ class Steerer:
     ) -> Any:
         """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
         if english is None:
-            return call()
+            return self.backend.plain(call)
 
         def edit(layer: int, hidden: Tensor) -> Tensor:
             return self.edit(layer, hidden, batch.content_mask, english, seen)

@@ -43,6 +43,12 @@ def _observed(layers: Mapping[int, nn.Module]) -> Iterator[tuple[Any, dict[int, 
                         module.__dict__[name] = old[name]
 
 
+def plain(call: Callable[[], Any]) -> Any:
+    """Run ``call`` as it is, but never while another thread's call is traced."""
+    with _LOCK:
+        return call()
+
+
 def read(layers: Mapping[int, nn.Module], call: Callable[[], Any]) -> dict[int, Tensor]:
     """Run ``call`` up to the deepest of the layers and return each layer's states, (B, S, d)."""
     with _observed(layers) as (root, envoys):

@@ -168,6 +168,17 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}" if share >= 0.005 else ""
 
 
+def require_image(path: Path) -> str:
+    """Return the image format that a suffix says; a CarotError where it says none."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in IMAGE_FORMATS:
+        raise CarotError(
+            f"{path}: no image format for the suffix {path.suffix!r}; expected one of "
+            f"{', '.join(f'.{name}' for name in IMAGE_FORMATS)}: rename the file"
+        )
+    return kind
+
+
 def heatmap_image(view: AlignmentView, path: Path) -> None:
     """Write the heatmap as an image; folders are made where missing.
 
@@ -183,12 +194,7 @@ def heatmap_image(view: AlignmentView, path: Path) -> None:
     CarotError
         When the suffix is none of these.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in IMAGE_FORMATS:
-        raise CarotError(
-            f"{path}: no image format for the suffix {path.suffix!r}; expected one of "
-            f"{', '.join(f'.{name}' for name in IMAGE_FORMATS)}: rename the file"
-        )
+    kind = require_image(path)
     figure = _figure(view)
     buffer = BytesIO()
     with warnings.catch_warnings():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from carot.corpora.parallel import read_lines
 from carot.errors import CarotError
 from carot.evaluation.items import Item, RankingItem, Skipped
 from carot.evaluation.tasks.base import (
@@ -25,7 +25,7 @@ class Bmlama(RankingTask):
 
     The candidate stands at the mask: it is scored together with what follows (in mid-sentence for
     Japanese, Korean and Turkish), but for closing punctuation. What steers is the English sentence
-    before its mask; where the English mask comes first, the sentence without it.
+    before its mask.
 
     Parameters
     ----------
@@ -53,16 +53,15 @@ class Bmlama(RankingTask):
         return dict(items), skipped
 
     def _rows(self, path: Path) -> Iterator[RankingItem | Skipped]:
-        with path.open(encoding="utf-8", newline="") as lines:
-            # By position: the header of zh.tsv has one tab too many.
-            header, *rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-            if header[:2] != HEADER or any(len(row) < 3 for row in rows):
-                raise CarotError(
-                    f"{path}: not the layout of BMLAMA-17; expected three columns or more, the "
-                    f"first two {HEADER}"
-                )
-            for number, row in enumerate(rows):
-                yield self._item(str(number), *row[:3])
+        # By position: the header of zh.tsv has one tab too many.
+        header, *rows = [line.rstrip("\r").split("\t") for line in read_lines(path)] or [[]]
+        if header[:2] != HEADER or any(len(row) < 3 for row in rows):
+            raise CarotError(
+                f"{path}: not the layout of BMLAMA-17; expected three columns or more, the first "
+                f"two {HEADER}"
+            )
+        for number, row in enumerate(rows):
+            yield self._item(str(number), *row[:3])
 
     @staticmethod
     def _item(number: str, sentence: str, gold: str, listed: str) -> RankingItem | Skipped:
