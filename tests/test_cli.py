@@ -199,7 +199,6 @@ def test_info_as_json_is_what_the_aligner_describes(files):
     assert [row["layer"] for row in described["layers"]] == [1, 2]
 
 
-@pytest.mark.xfail(strict=True, reason="the title of the table is read as rich markup")
 def test_info_shows_the_name_of_a_model_whatever_is_in_it(files, tmp_path):
     fitted = Aligner.from_pretrained(files.aligner)
     object.__setattr__(fitted.model, "name", "my[red]model")
@@ -538,7 +537,6 @@ def test_a_prompt_beyond_the_context_is_refused_with_tokens_and_limit(files, pro
     assert not prompts.with_name("new.jsonl").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the row is counted within its batch")
 def test_a_prompt_beyond_the_context_is_named_by_its_row_in_the_file(files, prompts):
     write_rows(prompts, [*ROWS, {"prompt": "casa " * 300}])
     arguments = options_of("generate", files, prompts, **{"batch-size": 2})
@@ -565,7 +563,6 @@ UNREFUSED = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="ends in a traceback")
 @pytest.mark.parametrize(("command", "changed"), UNREFUSED.values(), ids=list(UNREFUSED))
 def test_numbers_and_places_that_cannot_be_are_refused(files, prompts, command, changed):
     folder = prompts.with_name("folder")
@@ -576,7 +573,6 @@ def test_numbers_and_places_that_cannot_be_are_refused(files, prompts, command, 
     assert outcome.code == 2
 
 
-@pytest.mark.xfail(strict=True, reason="the page is written before the image is refused")
 def test_align_refuses_an_image_of_unknown_format_and_writes_nothing(files, prompts):
     arguments = options_of("align", files, prompts, png=prompts.with_name("image.gif"))
     assert "image.gif" in refusal(*arguments)
@@ -587,10 +583,7 @@ def test_align_refuses_an_image_of_unknown_format_and_writes_nothing(files, prom
     "name",
     [
         *["[red]no[/red].jsonl", "no, [bold].jsonl", "no " * 60 + ".jsonl"],
-        pytest.param(
-            ":smile:.jsonl",
-            marks=pytest.mark.xfail(strict=True, reason="rich puts an emoji in its place"),
-        ),
+        ":smile:.jsonl",
     ],
 )
 def test_a_name_in_an_error_is_printed_as_it_was_given(files, tmp_path, name):

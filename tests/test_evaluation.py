@@ -404,13 +404,11 @@ def test_a_file_of_another_layout_than_bmlama_is_refused_by_name(tmp_path, heade
     assert f"{tmp_path / 'en.tsv'}: not the layout of BMLAMA-17" in refusal(task.load, "en")
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError: not enough values to unpack")
 def test_an_empty_file_of_bmlama_is_refused_by_name(tmp_path):
     (tmp_path / "en.tsv").touch()
     assert str(tmp_path / "en.tsv") in refusal(get_task("bmlama", tmp_path).load, "en")
 
 
-@pytest.mark.xfail(strict=True, reason="UnicodeDecodeError")
 def test_a_file_of_bmlama_that_is_not_utf8_is_refused_by_name(tmp_path):
     task = bmlama(tmp_path, LINES[:1])
     (tmp_path / "en.tsv").write_bytes(f"{HEADER}\nJosé <mask>\tA\tA, B\tJosé\n".encode("latin-1"))
@@ -571,9 +569,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing_half_written(
     with pytest.raises(interruption):
         demonstrate(tmp_path / "new", model_folder, small_corpus, facts=4, languages=["es"])
     left = list((tmp_path / "new").iterdir()) if (tmp_path / "new").exists() else []
-    assert [path.name for path in left] == (["report.json"] if step == "demo_html" else [])
-    for path in left:
-        json.loads(path.read_text("utf-8"))
+    assert left == []
 
 
 def test_an_earlier_report_stays_until_the_new_one_is_whole(
@@ -598,7 +594,6 @@ def test_languages_that_the_demo_cannot_ask_are_refused_before_it_loads_a_model(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="ZeroDivisionError")
 @pytest.mark.parametrize("facts", [0, -1])
 def test_a_demo_of_no_facts_is_refused(tmp_path, model_folder, small_corpus, facts):
     options = {"facts": facts, "languages": ["es"], "layers": (1,)}

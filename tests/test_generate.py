@@ -14,13 +14,14 @@ from tiny import tiny_model, tiny_tokenizer
 
 import carot
 from carot import CarotError
+from carot.models.encoding import encode
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "min_new_tokens": 6}
 
 
 def by_intervene(model: carot.CarotModel, **options: Any) -> torch.Tensor:
     """What plain ``model.generate`` gives inside ``intervene``."""
-    batch = model._steerer.encode(PROMPTS, [None] * len(PROMPTS), "prompt")
+    batch = encode(tiny_tokenizer(), PROMPTS)
     with model.intervene(ENGLISH):
         ids: torch.Tensor = model.model.generate(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask, **options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,13 @@ class Echo:
     ):
         self.breaks_at, self.by = breaks_at, by
         self.calls: list[dict[str, Any]] = []
+
+    def check(self, prompts: list[str], english: list[str | None], *, content: Any = None) -> None:
+        """Every row is fine."""
+
+    @property
+    def aligner(self) -> Any:
+        return types.SimpleNamespace(digest=lambda: "fitted")
 
     def generate(self, prompts: list[str], english: list[str | None], **options: Any) -> list[str]:
         self.calls.append({"prompts": prompts, "english": english} | options)
@@ -236,6 +244,8 @@ def test_a_real_model_gives_the_same_file_whether_interrupted_or_not(tmp_path):
     steered = wrap(model, tokenizer, fit_aligner(model, tokenizer, corpus(), [1, 2]), layer=1)
 
     class Interrupted(Echo):
+        aligner = steered.aligner
+
         def generate(self, *arguments, **options):
             super().generate(*arguments, **options)
             return steered.generate(*arguments, **options)
@@ -246,6 +256,28 @@ def test_a_real_model_gives_the_same_file_whether_interrupted_or_not(tmp_path):
         answer(Interrupted(breaks_at=2), tmp_path / "answers.jsonl", **options)
     assert answer(steered, tmp_path / "answers.jsonl", **options).read_bytes() == expected
     assert len(set(expected.split(b"\n"))) == len(ROWS) + 1
+
+
+def test_going_on_with_other_prompts_or_another_aligner_is_refused(partial, output):
+    edited = [row | {"prompt": row["prompt"] + "!"} for row in ROWS]
+    with pytest.raises(CarotError, match="was begun with rows"):
+        generate_file(Echo(), edited, output, settings=SETTINGS, batch_size=2)
+    refitted = Echo()
+    refitted.__class__ = type("Refitted", (Echo,), {"aligner": types.SimpleNamespace(digest=str)})
+    with pytest.raises(CarotError, match="was begun with aligner digest"):
+        answer(refitted, output)
+    assert partial.is_file()
+
+
+def test_a_run_that_was_refused_before_its_first_answer_leaves_nothing_in_the_way(output):
+    class Strict(Echo):
+        def check(self, *_: Any, **__: Any) -> None:
+            raise CarotError("prompt 6 is too long")
+
+    with pytest.raises(CarotError, match="prompt 6"):
+        answer(Strict(), output)
+    assert list(output.parent.iterdir()) == []
+    assert answer(Echo(), output, SETTINGS | {"theta": 1}).is_file()
 
 
 # Reading prompts

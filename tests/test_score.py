@@ -29,7 +29,7 @@ def slow_scores(name: str, english: bool) -> list[list[float]]:
         for text in texts:
             ids = prefix + tokenizer(" " + text, add_special_tokens=False)["input_ids"]
             span = [(0, len(prompt))] if english else None
-            batch = model._steerer.encode([prompt], span or [None], "prompt")
+            batch = model._steerer.encode([prompt], span or [None], ["prompt"])
             states = model._steerer.read_english([source if english else None], [None])
             whole = torch.tensor([ids])
             logits = model._steerer.run(
@@ -109,6 +109,8 @@ def test_white_space_at_the_end_of_a_prompt_belongs_to_the_candidate() -> None:
         ("フランスの首都は", ""),
         ("法国的首都是", ""),
         ("수도는", " "),
+        ("答案是：", ""),
+        ("です。", ""),
         ("เมือง", ""),
     ],
 )

@@ -79,7 +79,7 @@ def test_states_that_are_not_finite_are_named() -> None:
         carot.fit_aligner(broken, tiny_tokenizer(), corpus(), layers=[1])
     model = carot.wrap(broken, tiny_tokenizer(), aligner_of("llama"), layer=1)
     marks = footprint(broken)
-    with pytest.raises(CarotError, match="source states of row 0 hold NaN"):
+    with pytest.raises(CarotError, match="source states of batch row 0 hold NaN"):
         model.generate(PROMPTS, ENGLISH, max_new_tokens=1)
     assert footprint(broken) == marks
 
@@ -134,6 +134,76 @@ def test_generation_inside_intervene_is_steered_once(name: str) -> None:
     assert torch.equal(inside, expected)
 
 
+def test_generation_without_cache_inside_intervene_moves_the_prompt_alone() -> None:
+    model = steered("llama", layers=[1, 2])
+    batch = encode(tiny_tokenizer(), PROMPTS)
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    options = {"max_new_tokens": 5, "do_sample": False}
+    with model.intervene(ENGLISH):
+        for _ in range(2):
+            slow = model.model.generate(**inputs, use_cache=False, **options)
+    assert torch.equal(slow, model.generate(PROMPTS, ENGLISH, return_ids=True, **options))
+
+
+def test_a_prefill_in_pieces_is_refused_inside_intervene() -> None:
+    model = steered("llama")
+    batch = encode(tiny_tokenizer(), PROMPTS)
+    with model.intervene(ENGLISH), pytest.raises(CarotError, match="a prefill in one pass"):
+        model.model.generate(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask, prefill_chunk_size=4
+        )
+
+
+def test_an_unsteered_call_beside_a_steered_one_of_another_thread_is_unharmed() -> None:
+    model = steered("llama")
+    plain, moved = (logits(model, PROMPTS, english) for english in (None, ENGLISH))
+    results: dict[bool, list[torch.Tensor]] = {True: [], False: []}
+
+    def work(with_english: bool) -> None:
+        for _ in range(8):
+            results[with_english].append(logits(model, PROMPTS, ENGLISH if with_english else None))
+
+    threads = [threading.Thread(target=work, args=(kind,)) for kind in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results[True]) == len(results[False]) == 8
+    assert all(torch.equal(one, moved) for one in results[True])
+    assert all(torch.equal(one, plain) for one in results[False])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda model: model.generate(["a"] * 3, max_new_tokens=300),
+            "and 300 new ones exceed the model's context of 256",
+        ),
+        (
+            lambda model: model.score(["a"] * 20 + ["xyz " * 300], ["b"]),
+            "prompt 20 has .* tokens; the model's context holds 256",
+        ),
+        (
+            lambda model: model.score(["a"] * 20 + ["c"], [["b"]] * 20 + [["xyz " * 300]]),
+            "prompt 20 has .* tokens and a candidate .* context holds 256",
+        ),
+        (
+            lambda model: model.generate(["a", "b"], [None, "xyz " * 300]),
+            "English text 1 has .* tokens",
+        ),
+        (
+            lambda model: model.check(["a", "§b§"], [None, "§c§ §"], content="§"),
+            "prompt 0: the content marker '§' stands 0 times",
+        ),
+        (lambda model: model.score(["a"], ["b"], batch_size=0), "batch_size is 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_own_row(call: Any, message: str) -> None:
+    with pytest.raises(CarotError, match=message):
+        call(steered("gpt2"))
+
+
 def test_a_pipeline_inside_intervene_is_steered() -> None:
     model, tokenizer = steered("llama"), tiny_tokenizer()
     pipe = hf.pipeline("text-generation", model=model.model, tokenizer=tokenizer)
@@ -143,7 +213,7 @@ def test_a_pipeline_inside_intervene_is_steered() -> None:
     assert text == model.generate(PROMPTS[0], ENGLISH[0], **options)
 
 
-def test_gradients_flow_through_a_steered_forward() -> None:
+def test_gradients_flow_through_the_layers_behind_a_steered_one() -> None:
     model = steered("llama")
     batch = encode(tiny_tokenizer(), PROMPTS)
     with model.intervene(ENGLISH):

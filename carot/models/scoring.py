@@ -210,7 +210,7 @@ def _continuations(
             position_ids=prompt_mask.sum(-1, keepdim=True) + torch.arange(width, device=device),
         )
     owner, place = (where.to(logits.device) for where in valid.nonzero(as_tuple=True))  # (N,)
-    logits = logits[0] if picked else logits[owner, place]  # (N, V)
+    logits = logits[0] if picked else logits[:, -width:][owner, place]  # (N, V)
     targets = padded[:, 1:].to(logits.device)[owner, place]
     log_probs = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     missed = (logits.argmax(-1) != targets).float()
@@ -262,9 +262,9 @@ def _head_at(model: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
 
 
 def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:
-    """Logits of the last ``keep`` positions, (B, keep, V), filling the cache."""
+    """Logits of the last ``keep`` positions at least, (B, keep or more, V), filling the cache."""
     forward = without_adapter(model).forward
     limit = {"logits_to_keep": keep} if accepts(forward, "logits_to_keep") else {}
     arguments = {cache_argument(model): cache, "use_cache": True} | limit
     logits: Tensor = model(**inputs, **arguments).logits
-    return logits[:, -keep:]
+    return logits
