@@ -128,7 +128,7 @@ def test_continuations_are_not_moved() -> None:
     with layer.register_forward_hook(keep("plain")):
         model.model(input_ids=ids)
     # Only the context's positions are in the content mask: the rest of one pass over both stays.
-    batch = model._steerer.encode([prompt], [None], "prompt")
+    batch = model._steerer.encode([prompt], [None], ["prompt"])
     states = model._steerer.read_english([english], [None])
 
     def run() -> Any:
