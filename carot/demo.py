@@ -17,7 +17,7 @@ from carot.evaluation.tasks.demo import DemoFacts
 from carot.files import require_folder_or_nothing, write_atomically
 from carot.models import CarotModel, fit_aligner, load_model, wrap
 from carot.models.anatomy import dissect
-from carot.models.loading import DEMO_MODEL
+from carot.models.loading import DEMO_MODEL, DEMO_NAME
 from carot.progress import track
 from carot.reporting.demo_report import demo_html
 
@@ -92,7 +92,7 @@ def run_demo(
         for language in languages
     }
     report = {
-        "model": model_name,
+        "model": DEMO_NAME if model_name == DEMO_MODEL else model_name,
         "layers": list(layers),
         "theta": theta,
         "fit": aligner.fit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -626,3 +627,44 @@ def test_pushing_uploads_what_saving_writes(monkeypatch, tmp_path):
         "kwargs": {"commit_message": "First"},
         "files": sorted([CONFIG_NAME, WEIGHTS_NAME]),
     }
+
+
+# The hub
+
+
+def test_an_aligner_goes_to_the_hub_and_comes_back(tmp_path, monkeypatch):
+    stored = tmp_path / "hub"
+
+    class Hub:
+        def create_repo(self, repo_id, *, private, exist_ok):
+            assert (private, exist_ok) == (True, True)
+            return type("Repo", (), {"repo_id": f"me/{repo_id}"})
+
+        def upload_folder(self, *, repo_id, folder_path, commit_message):
+            assert (repo_id, commit_message) == ("me/mine", "first")
+            shutil.copytree(folder_path, stored)
+            return "https://hub/me/mine/commit/1"
+
+    def download(repo_id, *, allow_patterns, revision):
+        assert (repo_id, revision) == ("me/mine", "main")
+        assert sorted(path.name for path in stored.iterdir()) == sorted(allow_patterns)
+        return str(stored)
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.chdir(tmp_path)
+    aligner = Aligner({3: layer()}, ["en", "es"], IDENTITY)
+    address = aligner.push_to_hub("mine", private=True, commit_message="first")
+    assert address.endswith("/commit/1")
+    loaded = Aligner.from_pretrained("me/mine", revision="main")
+    assert loaded.digest() == aligner.digest()
+
+
+def test_defaults_of_a_sweep_are_kept_with_the_aligner(tmp_path):
+    aligner = Aligner({3: layer(), 5: layer()}, ["en", "es"], IDENTITY)
+    assert aligner.default_layers() == [5]
+    aligner.defaults = {"layers": [3, 5], "theta": 0.25}
+    aligner.save_pretrained(tmp_path)
+    loaded = Aligner.from_pretrained(tmp_path)
+    assert loaded.defaults == aligner.defaults
+    assert loaded.default_layers() == [3, 5]

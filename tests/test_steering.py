@@ -244,6 +244,20 @@ def test_a_model_dispatched_by_accelerate_is_steered_the_same() -> None:
         assert torch.allclose(logits(wrapped, PROMPTS, ENGLISH), expected, atol=1e-5)
 
 
+@both_backends
+def test_a_model_whose_weights_are_offloaded_is_steered_the_same(hooks: str) -> None:
+    import copy
+
+    from accelerate import cpu_offload
+
+    model = cpu_offload(copy.deepcopy(tiny_model("llama")), execution_device=torch.device("cpu"))
+    assert next(model.parameters()).is_meta
+    fitted = carot.fit_aligner(model, tiny_tokenizer(), corpus(), layers=[LAYER])
+    wrapped = carot.wrap(model, tiny_tokenizer(), fitted, layer=LAYER, hooks=hooks, theta=1.0)
+    expected = logits(steered("llama"), PROMPTS, ENGLISH)
+    assert torch.allclose(logits(wrapped, PROMPTS, ENGLISH), expected, atol=1e-4)
+
+
 @pytest.mark.gpu
 def test_a_model_on_the_gpu_is_steered_as_on_the_cpu() -> None:
     import copy

@@ -1,8 +1,9 @@
 """The rooms that know Hugging Face and nnsight."""
 
-from carot.models.carot_model import CarotModel, wrap
+from carot.models.carot_model import CarotModel
 from carot.models.fitting import fit_aligner
 from carot.models.loading import load_model
 from carot.models.view import AlignmentView
+from carot.models.wrapping import wrap
 
 __all__ = ["AlignmentView", "CarotModel", "fit_aligner", "load_model", "wrap"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,11 +14,16 @@ from torch import Tensor, nn
 
 from carot.alignment import Aligner, Alignment
 from carot.errors import CarotError, require_positive
-from carot.interventions import Intervention, Method, make_method, method_settings
+from carot.interventions import Method
 from carot.models import hooks, tracing
 from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
-from carot.models.encoding import Batch, Content, padding_id, special_ids
+from carot.models.encoding import Content, padding_id, special_ids
+from carot.models.limits import (
+    refuse_beyond_context,
+    refuse_long_candidates,
+    refuse_split_prefill,
+)
 from carot.models.pairs import Pairs, resolve_english
 from carot.models.scoring import (
     CandidateRow,
@@ -144,13 +149,14 @@ class CarotModel:
         )
         if not len(pairs):
             return []
-        self._refuse_split_prefill(generate_kwargs)
+        config, limit = self.model.generation_config, self.anatomy.context_length
+        refuse_split_prefill(config, generate_kwargs)
         batch = self._steerer.encode_prompts(pairs)
-        self._refuse_beyond_context(batch, generate_kwargs)
+        refuse_beyond_context(batch, limit, config, generate_kwargs)
         states = self._steerer.read_english(pairs.english, pairs.english_spans)
         if "stop_strings" in generate_kwargs:
             generate_kwargs.setdefault("tokenizer", self.tokenizer)
-        if getattr(self.model.generation_config, "pad_token_id", None) is None:
+        if getattr(config, "pad_token_id", None) is None:
             generate_kwargs.setdefault("pad_token_id", padding_id(self.tokenizer))
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         output = self._steerer.run(
@@ -185,27 +191,6 @@ class CarotModel:
             if here.english[0]:
                 names = [f"English text {row}"]
                 self._steerer.encode([here.english[0]], here.english_spans, names)
-
-    def _refuse_beyond_context(self, batch: Batch, generate_kwargs: dict[str, Any]) -> None:
-        config = generate_kwargs.get("generation_config") or self.model.generation_config
-        new = generate_kwargs.get("max_new_tokens", getattr(config, "max_new_tokens", None)) or 0
-        longest = int(batch.attention_mask.sum(-1).max())
-        limit = self.anatomy.context_length
-        if limit is not None and longest + new > limit:
-            raise CarotError(
-                f"a prompt of {longest} tokens and {new} new ones exceed the model's context of "
-                f"{limit}; shorten one of them"
-            )
-
-    def _refuse_split_prefill(self, generate_kwargs: dict[str, Any]) -> None:
-        config = generate_kwargs.get("generation_config") or self.model.generation_config
-        for name, whole in (("prefill_chunk_size", None), ("use_cache", True)):
-            value = generate_kwargs.get(name, getattr(config, name, whole))
-            if value not in (whole, None):
-                raise CarotError(
-                    f"{name}={value} cannot be steered: the English states enter once, in a "
-                    f"prefill of one pass, and go on from its cache; leave {name} out"
-                )
 
     @torch.no_grad()
     def score(
@@ -283,7 +268,7 @@ class CarotModel:
             here = pairs[part]
             stems = [row.prompt for row in rows[part]]
             batch = self._steerer.encode_prompts(replace(here, prompts=stems))
-            self._refuse_long_candidates(batch, rows[part], start)
+            refuse_long_candidates(batch, rows[part], self.anatomy.context_length, start)
             states = self._steerer.read_english(here.english, here.english_spans, here.first)
             scores += score_batch(
                 self.model,
@@ -292,19 +277,6 @@ class CarotModel:
                 partial(self._steerer.run, batch, states),
             )
         return scores
-
-    def _refuse_long_candidates(
-        self, batch: Batch, rows: Sequence[CandidateRow], first: int
-    ) -> None:
-        limit = self.anatomy.context_length
-        lengths = batch.attention_mask.sum(-1).tolist()
-        for number, (length, row) in enumerate(zip(lengths, rows, strict=True), first):
-            longest = max(map(len, row.tokens))
-            if limit is not None and length + longest > limit:
-                raise CarotError(
-                    f"prompt {number} has {length} tokens and a candidate {longest}; the model's "
-                    f"context holds {limit}: shorten one of them"
-                )
 
     @torch.no_grad()
     def align(
@@ -404,84 +376,3 @@ class CarotModel:
 
             with hooks.registered(self._steerer.modules, edit):
                 yield
-
-
-def wrap(
-    model: nn.Module,
-    tokenizer: Any,
-    aligner: Aligner,
-    *,
-    layer: int | None = None,
-    layers: Sequence[int] | None = None,
-    intervention: str | Intervention | Method = "carot",
-    language: str | None = None,
-    hooks: Literal["nnsight", "torch"] = "nnsight",
-    layers_path: str | None = None,
-    english_memory: EnglishMemory | None = None,
-    **settings: Any,
-) -> CarotModel:
-    """Wrap a model so that English counterparts of its prompts can steer it.
-
-    Parameters
-    ----------
-    model, tokenizer
-        A decoder-only Hugging Face model and its tokenizer; neither is changed.
-    aligner : Aligner
-        Fitted on this model.
-    layer : int, optional
-        The layer that is steered; by default what a sweep chose, else the fitted layer nearest to
-        0.3 of the depth.
-    layers : sequence of int, optional
-        Several layers instead: each aligns the states as they then are.
-    intervention : str, Intervention, or mapping of int to Intervention
-        A method by name (``carot``, its ablations ``no_leace``, ``no_filter``, ``last_token``, the
-        baselines ``lang_vec``, ``mlrs``), or your own: one for all layers, or one for each.
-    language : str, optional
-        Language of the prompts, for methods that work on the languages' means.
-    hooks : {"nnsight", "torch"}
-        Who registers the hooks.
-    layers_path : str, optional
-        Where the decoder layers are, for an architecture in which they are not found.
-    english_memory : EnglishMemory, optional
-        Keeps English states between calls, for trying many settings on the same questions.
-    **settings
-        Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
-        ``solver`` ("auto"). The aligner's ``defaults`` stand in for what is not given.
-
-    Returns
-    -------
-    CarotModel
-
-    Raises
-    ------
-    CarotError
-        When the aligner does not fit the model, or a setting is unknown or out of range.
-
-    Examples
-    --------
-    >>> steered = carot.wrap(model, tokenizer, aligner, layer=5, theta=0.5)  # doctest: +SKIP
-    """
-    if layer is not None and layers is not None:
-        raise CarotError(f"layer={layer} and layers={list(layers)}; expected one of the two")
-    if layers is None:
-        layers = aligner.default_layers() if layer is None else [layer]
-    dissect(model, layers_path).check_layers(list(layers))
-    if isinstance(intervention, str):
-        known = method_settings(intervention)
-        defaults = {key: aligner.defaults[key] for key in known if key in aligner.defaults}
-        method = make_method(intervention, aligner, layers, language, **defaults | settings)
-    elif settings:
-        raise CarotError(f"{sorted(settings)} do not go with an intervention that is made already")
-    elif isinstance(intervention, Mapping):
-        method = intervention
-    else:
-        method = dict.fromkeys(layers, intervention)
-    return CarotModel(
-        model,
-        tokenizer,
-        aligner,
-        method,
-        hooks=hooks,
-        layers_path=layers_path,
-        english_memory=english_memory,
-    )

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from carot.errors import CarotError
 
 DEMO_MODEL = "demo"
+DEMO_NAME = "Gemma 3 270M"
 DEMO_FOLDER = "demo-gemma3-270m"
 DEMO_NOTICE = (
     "The demo model is Gemma 3 270M. Gemma is provided under and subject to the Gemma Terms of "

@@ -1,0 +1,96 @@
+"""``carot.wrap``: from a model, an aligner and a method's name to a CarotModel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from torch import nn
+
+from carot.alignment import Aligner
+from carot.errors import CarotError
+from carot.interventions import Intervention, Method, make_method, method_settings
+from carot.models.anatomy import dissect
+from carot.models.carot_model import CarotModel
+from carot.models.steering import EnglishMemory
+
+
+def wrap(
+    model: nn.Module,
+    tokenizer: Any,
+    aligner: Aligner,
+    *,
+    layer: int | None = None,
+    layers: Sequence[int] | None = None,
+    intervention: str | Intervention | Method = "carot",
+    language: str | None = None,
+    hooks: Literal["nnsight", "torch"] = "nnsight",
+    layers_path: str | None = None,
+    english_memory: EnglishMemory | None = None,
+    **settings: Any,
+) -> CarotModel:
+    """Wrap a model so that English counterparts of its prompts can steer it.
+
+    Parameters
+    ----------
+    model, tokenizer
+        A decoder-only Hugging Face model and its tokenizer; neither is changed.
+    aligner : Aligner
+        Fitted on this model.
+    layer : int, optional
+        The layer that is steered; by default what a sweep chose, else the fitted layer nearest to
+        0.3 of the depth.
+    layers : sequence of int, optional
+        Several layers instead: each aligns the states as they then are.
+    intervention : str, Intervention, or mapping of int to Intervention
+        A method by name (``carot``, its ablations ``no_leace``, ``no_filter``, ``last_token``, the
+        baselines ``lang_vec``, ``mlrs``), or your own: one for all layers, or one for each.
+    language : str, optional
+        Language of the prompts, for methods that work on the languages' means.
+    hooks : {"nnsight", "torch"}
+        Who registers the hooks.
+    layers_path : str, optional
+        Where the decoder layers are, for an architecture in which they are not found.
+    english_memory : EnglishMemory, optional
+        Keeps English states between calls, for trying many settings on the same questions.
+    **settings
+        Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
+        ``solver`` ("auto"). The aligner's ``defaults`` stand in for what is not given.
+
+    Returns
+    -------
+    CarotModel
+
+    Raises
+    ------
+    CarotError
+        When the aligner does not fit the model, or a setting is unknown or out of range.
+
+    Examples
+    --------
+    >>> steered = carot.wrap(model, tokenizer, aligner, layer=5, theta=0.5)  # doctest: +SKIP
+    """
+    if layer is not None and layers is not None:
+        raise CarotError(f"layer={layer} and layers={list(layers)}; expected one of the two")
+    if layers is None:
+        layers = aligner.default_layers() if layer is None else [layer]
+    dissect(model, layers_path).check_layers(list(layers))
+    if isinstance(intervention, str):
+        known = method_settings(intervention)
+        defaults = {key: aligner.defaults[key] for key in known if key in aligner.defaults}
+        method = make_method(intervention, aligner, layers, language, **defaults | settings)
+    elif settings:
+        raise CarotError(f"{sorted(settings)} do not go with an intervention that is made already")
+    elif isinstance(intervention, Mapping):
+        method = intervention
+    else:
+        method = dict.fromkeys(layers, intervention)
+    return CarotModel(
+        model,
+        tokenizer,
+        aligner,
+        method,
+        hooks=hooks,
+        layers_path=layers_path,
+        english_memory=english_memory,
+    )
