@@ -345,6 +345,7 @@ def test_the_caller_s_tokenizer_stays_as_it_is() -> None:
         ("@@Pan@@", " x", ["Bread"], "'english' holds list; expected"),
         ("Pan", " x", "Bread", "has no content marker '@@'"),
         ("@@Pan", " x", "Bread", "stands 1 times; expected pairs"),
+        ("Pan@@@@", " x", "Bread", "context of document .* '@@' encloses nothing"),
         ("@@Pan@@", " x", "@@Bread", "the English text of document .* stands 1 times"),
         ("@@Pan@@ " * 120, " x", "Bread", "the model holds 256: take fewer examples"),
     ],

@@ -219,7 +219,7 @@ class CarotLM(HFLM):  # type: ignore[misc]
             ids = self._continuation_ids(stem, lengths[context], continuation)
             if not ids:
                 raise CarotError(f"{_name(request)}: the continuation {continuation!r} is empty")
-            self._check_room(request, lengths[context], len(ids) - 1)
+            self._check_room(request, lengths[context], len(ids))
             groups.setdefault(context, {}).setdefault(tuple(ids), []).append(position)
 
         fill = padding_id(self.tokenizer)
@@ -306,7 +306,10 @@ class CarotLM(HFLM):  # type: ignore[misc]
         return info | {
             "carot": {
                 **self.settings,
-                "aligner": self.carot.aligner.describe(),
+                "aligner": {
+                    "languages": self.carot.aligner.languages,
+                    "fit": self.carot.aligner.fit,
+                },
                 "layers": self.carot.layers,
                 "english_field": self.english_field,
                 "content_marker": self.content_marker,
@@ -352,6 +355,8 @@ class CarotLM(HFLM):  # type: ignore[misc]
                 f"{name}: the content marker {self.content_marker!r} stands {len(pieces) - 1} "
                 "times; expected pairs, before and after the content"
             )
+        if not pieces[-2].strip():
+            raise CarotError(f"{name}: the content marker {self.content_marker!r} encloses nothing")
         whole = "".join(pieces)
         end = len(whole) - len(pieces[-1])
         return whole, (end - len(pieces[-2]), end)

@@ -88,6 +88,9 @@ def load_model(
             f"{name_or_path}: no model could be loaded ({reason}); expected a local folder, a hub "
             f"id that can be reached, or {DEMO_MODEL!r}"
         ) from error
+    # Not the folder in the cache: it is another on every machine.
+    if str(name_or_path) == DEMO_MODEL:
+        model.config._name_or_path = DEMO_MODEL
     if device_map is None and quantization_config is None and torch.cuda.is_available():
         model = model.to("cuda")
     return model.eval(), tokenizer
