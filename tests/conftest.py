@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+pytest.register_assert_rewrite("helpers")  # Its assertions fail with details as well.
+
 # Tiny tensors gain nothing from more threads, and threads of several test runs slow each other.
 torch.set_num_threads(1)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+import helpers
 import huggingface_hub
 import pytest
 import torch
@@ -533,13 +534,7 @@ def test_a_reader_of_the_old_weights_is_not_disturbed_by_saving_anew(folder):
         assert start + reader.read() == old
 
 
-def refusal(path: str | Path, **kwargs) -> str:
-    """The one line that loading from there is refused with."""
-    with pytest.raises(CarotError) as caught:
-        Aligner.from_pretrained(path, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
+refusal = partial(helpers.refusal, Aligner.from_pretrained)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 200, -1])

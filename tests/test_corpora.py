@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from helpers import refusal
 
 from carot.corpora import ParallelCorpus
 from carot.corpora.parallel import NTREX_CODES, read_jsonl
-from carot.errors import CarotError
 
 ENGLISH = ["Good day.", "The cat sleeps.", "It rains."]
 SPANISH = ["Buenos días.", "El gato duerme.", "Llueve."]
@@ -43,15 +43,6 @@ def folder(tmp_path: Path) -> Path:
 
 def texts_of(corpus: ParallelCorpus) -> dict[str, list[str]]:
     return {language: list(corpus[language]) for language in corpus.languages}
-
-
-def refusal(make, *args, **kwargs) -> str:
-    """The one line that a corpus is refused with."""
-    with pytest.raises(CarotError) as caught:
-        make(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 # The corpus itself

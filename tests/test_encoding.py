@@ -15,10 +15,10 @@ import huggingface_hub
 import pytest
 import torch
 import transformers as hf
+from helpers import refusal
 from tiny import ARCHITECTURES, LAYERS, SIZES, corpus, tiny_model, tiny_tokenizer
 from torch import nn
 
-from carot.errors import CarotError
 from carot.models import fit_aligner, load_model, wrap
 from carot.models.anatomy import Anatomy, cache_argument, dissect, last_position_only
 from carot.models.encoding import Batch, content_mask, encode, resolve_content, special_ids
@@ -39,15 +39,6 @@ def real(batch: Batch, row: int) -> tuple[list[int], list[bool]]:
 
 def content_text(tokenizer: Any, batch: Batch, row: int) -> str:
     return tokenizer.decode(batch.input_ids[row][batch.content_mask[row]])
-
-
-def refusal(call, *args, **kwargs) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(CarotError) as caught:
-        call(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 # Padding

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import refusal
 from tiny import tiny_model, tiny_tokenizer
 
 import carot.demo
 from carot.corpora import ParallelCorpus
 from carot.demo import _questions, run_demo
-from carot.errors import CarotError
 from carot.evaluation import GenerationItem, RankingItem, Skipped, accuracy, best, rank
 from carot.evaluation.questions import draw_questions
 from carot.evaluation.tasks import TASKS, get_task, register_task
@@ -27,15 +27,6 @@ from carot.models import fit_aligner, load_model, wrap
 
 ROOT = Path(__file__).resolve().parent.parent
 LANGUAGES = ["en", "es", "fr", "de", "ru", "ja", "zh", "ar", "hi", "sw", "tr", "vi", "ko"]
-
-
-def refusal(call, *args, **kwargs) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(CarotError) as caught:
-        call(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 # Ranking

@@ -14,22 +14,17 @@ import pytest
 from rich.console import Console
 
 from carot.errors import CarotError
-from carot.reporting.evaluation_report import (
-    html_report,
-    latex_table,
-    markdown_table,
-    results_table,
-)
+from carot.reporting.consistency import consistency_figure, consistency_plot
+from carot.reporting.evaluation_report import html_report
 from carot.reporting.plots import (
     accuracy_figure,
     accuracy_plot,
-    consistency_figure,
-    consistency_plot,
     fidelity_figure,
     fidelity_plot,
     layer_figure,
     layer_plot,
 )
+from carot.reporting.tables import latex_table, markdown_table, results_table
 
 HOSTILE = "tiny_<1B> & 50%|$a$"
 IMAGE_STARTS = {"png": b"\x89PNG", "svg": b"<?xml"}

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from test_hooks import footprint
-from test_steering import ENGLISH, PROMPTS, aligner_of, both_backends, logits, steered
+from helpers import ENGLISH, PROMPTS, aligner_of, both_backends, footprint, logits, steered
 from tiny import tiny_model, tiny_tokenizer
 
 import carot

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import footprint
 from tiny import ARCHITECTURES, tiny_model, tiny_tokenizer
 from torch import Tensor
 
@@ -32,20 +33,6 @@ def batch() -> Batch:
 
 def modules_of(model: Any, *layers: int) -> dict[int, torch.nn.Module]:
     return {layer: dissect(model).layers[layer] for layer in layers}
-
-
-def footprint(model: Any) -> list[Any]:
-    """Everything in which a hook or a replaced forward would show."""
-    return [
-        (
-            name,
-            sorted(vars(module)),
-            vars(module).get("forward"),
-            len(module._forward_hooks),
-            len(module._forward_pre_hooks),
-        )
-        for name, module in model.named_modules()
-    ]
 
 
 @BACKENDS

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import refusal
 from tiny import corpus, tiny_model, tiny_tokenizer
 
 from carot.errors import CarotError
@@ -74,15 +75,6 @@ def partial(output) -> Path:
 def whole(tmp_path_factory) -> bytes:
     """What a run that nothing interrupts writes."""
     return answer(Echo(), tmp_path_factory.mktemp("whole") / "answers.jsonl").read_bytes()
-
-
-def refusal(call, *args, **kwargs) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(CarotError) as caught:
-        call(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 # A run

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_steering import ENGLISH, PROMPTS, aligner_of, logits
+from helpers import ENGLISH, PROMPTS, aligner_of, logits
 from tiny import corpus, tiny_model, tiny_tokenizer
 from torch import Tensor
 

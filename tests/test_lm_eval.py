@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_steering import ENGLISH, LAYER, PROMPTS, aligner_of, steered
+from helpers import ENGLISH, LAYER, PROMPTS, aligner_of, steered
 from tiny import corpus, tiny_model, tiny_tokenizer
 
 lm_eval = pytest.importorskip("lm_eval")
@@ -381,3 +381,13 @@ def test_auto_halves_the_batch_when_memory_runs_out(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(lm.carot, "score_rows", small)
     with pytest.raises(torch.OutOfMemoryError):
         lm.loglikelihood(requests_for(ENGLISH))
+
+
+def test_a_model_that_calls_no_head_module_scores_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = carot_lm().loglikelihood(requests_for(ENGLISH))
+    model = tiny_model(NAME)
+    assert not model.get_output_embeddings()._forward_pre_hooks
+    monkeypatch.setattr(model, "get_output_embeddings", lambda: None)
+    assert_close(carot_lm().loglikelihood(requests_for(ENGLISH)), expected)

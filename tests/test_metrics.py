@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
 import pytest
+from helpers import refusal
 
-from carot.errors import CarotError
 from carot.evaluation.fidelity import (
     SCRIPT_LANGUAGES,
     LanguageIdentifier,
@@ -29,15 +28,6 @@ from carot.evaluation.metrics import (
     rankc,
     rankc_pairs,
 )
-
-
-def refusal(call: Callable[..., object], *args: object, **kwargs: object) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(CarotError) as caught:
-        call(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 def flags(text: str) -> list[bool]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_steering import aligner_of
+from helpers import aligner_of
 from tiny import tiny_model, tiny_tokenizer
 
 from carot import CarotError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_steering import ENGLISH, PROMPTS, every_architecture, steered
+from helpers import ENGLISH, PROMPTS, every_architecture, steered
 from tiny import tiny_tokenizer
 
 from carot import CarotError

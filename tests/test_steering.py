@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from test_hooks import footprint
-from tiny import ARCHITECTURES, corpus, tiny_model, tiny_tokenizer
+from helpers import (
+    ENGLISH,
+    LAYER,
+    PROMPTS,
+    aligner_of,
+    both_backends,
+    every_architecture,
+    footprint,
+    logits,
+    steered,
+)
+from tiny import corpus, tiny_model, tiny_tokenizer
 from torch import Tensor
 
 import carot
 from carot.alignment import Alignment
 from carot.models.encoding import encode, position_ids
-
-PROMPTS = [
-    "La luna sale por detrás de las colinas.",
-    "Pan",
-    "El tren que va a la costa sale a las siete",
-    "Agua fría",
-]
-ENGLISH = [
-    "The moon rises behind the hills.",
-    "Bread",
-    "The train to the coast leaves at seven",
-    "Cold water from the well",
-]
-LAYER = 1
-
-
-@cache
-def aligner_of(name: str) -> carot.Aligner:
-    return carot.fit_aligner(tiny_model(name), tiny_tokenizer(), corpus(), layers=[LAYER, 2])
-
-
-def steered(name: str, hooks: str = "nnsight", **kwargs: Any) -> carot.CarotModel:
-    kwargs.setdefault("layers", [LAYER])
-    if "intervention" not in kwargs:
-        kwargs["theta"] = 1.0
-    return carot.wrap(tiny_model(name), tiny_tokenizer(), aligner_of(name), hooks=hooks, **kwargs)
-
-
-def logits(model: carot.CarotModel, prompts: Sequence[str], english: Any, **kwargs: Any) -> Tensor:
-    """Logits of three steps, shape (3, B, V)."""
-    output = model.generate(
-        prompts,
-        english,
-        return_ids=True,
-        max_new_tokens=3,
-        min_new_tokens=3,
-        do_sample=False,
-        return_dict_in_generate=True,
-        output_logits=True,
-        **kwargs,
-    )
-    return torch.stack(output.logits)
 
 
 def nothing(
@@ -64,10 +30,6 @@ def nothing(
 ) -> Alignment:
     plan = torch.zeros(*target_mask.shape, source_mask.shape[1])
     return Alignment(target, plan, plan.sum(-1))
-
-
-every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
-both_backends = pytest.mark.parametrize("hooks", ["nnsight", "torch"])
 
 
 @every_architecture

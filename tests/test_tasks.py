@@ -13,23 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import refusal
 
-from carot.errors import CarotError
 from carot.evaluation.items import GenerationItem, RankingItem
 from carot.evaluation.tasks import TASKS, get_task
 from carot.evaluation.tasks.mgsm import INSTRUCTIONS, last_number
 from carot.evaluation.text_metrics import exact_match, f1, first_line, tokens
 
 Rows = list[dict[str, Any]]
-
-
-def refusal(call, *args, **kwargs) -> str:
-    """The one line that something is refused with."""
-    with pytest.raises(CarotError) as caught:
-        call(*args, **kwargs)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    return message
 
 
 def write(path: Path, text: str) -> Path:

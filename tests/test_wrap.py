@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from test_hooks import footprint
-from test_steering import ENGLISH, PROMPTS, aligner_of, every_architecture, logits, steered
+from helpers import ENGLISH, PROMPTS, aligner_of, every_architecture, footprint, logits, steered
 from tiny import corpus, tiny_model, tiny_tokenizer
 
 import carot

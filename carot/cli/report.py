@@ -21,7 +21,8 @@ def report(
 ) -> None:
     """Merge results into one table; Markdown on the screen unless a file is named."""
     from carot.files import write_atomically
-    from carot.reporting.evaluation_report import html_report, latex_table, markdown_table
+    from carot.reporting.evaluation_report import html_report
+    from carot.reporting.tables import latex_table, markdown_table
 
     loaded = [_read(path) for path in results]
     if markdown is None and latex is None and html is None:

@@ -38,7 +38,8 @@ def sweep(
     from carot.evaluation.sweep import sweep as run
     from carot.evaluation.tasks import get_task
     from carot.files import write_atomically
-    from carot.reporting.evaluation_report import html_report, results_table
+    from carot.reporting.evaluation_report import html_report
+    from carot.reporting.tables import results_table
 
     fitted, opened = Aligner.from_pretrained(aligner), get_task(task, data)
     sets = [numbers(part.replace("+", ","), "--layers") or [] for part in layers.split(",")]

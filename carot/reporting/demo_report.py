@@ -12,46 +12,16 @@ from rich.text import Text
 
 from carot.models.view import AlignmentView
 from carot.reporting.heatmap import heatmap_html
+from carot.reporting.page import LANGUAGE_NAMES, html_page
 
-LANGUAGE_NAMES = {
-    "ar": "Arabic",
-    "de": "German",
-    "es": "Spanish",
-    "fr": "French",
-    "hi": "Hindi",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "ru": "Russian",
-    "sw": "Swahili",
-    "tr": "Turkish",
-    "vi": "Vietnamese",
-    "zh": "Chinese",
-}
-
-_CSS = """
-:root {
-  color-scheme: light dark;
-  --ink: #1c1917; --faint: #78716c; --page: #fafaf9; --surface: #fff; --line: #e7e5e4;
-  --before: #a8a29e; --after: #c2560c;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ink: #f5f5f4; --faint: #a8a29e; --page: #0f0d0c; --surface: #1c1917; --line: #44403c;
-    --before: #78716c; --after: #ffaa69;
-  }
-}
-body {
-  margin: 0; background: var(--page); color: var(--ink);
-  font: 16px/1.5 system-ui, "Noto Sans", sans-serif;
-}
-main { max-width: 54rem; margin: 0 auto; padding: 3rem 1.25rem; }
-h1 { margin: 0 0 2rem; font-size: 1.7rem; font-weight: 400; line-height: 1.35; }
-h1 strong { color: var(--after); font-weight: 600; white-space: nowrap; }
-h2 { margin: 2.5rem 0 .75rem; font-size: 1.05rem; font-weight: 600; }
-p { margin: .5rem 0; }
-.note, footer, dt { color: var(--faint); font-size: .875rem; }
-.card { padding: 1rem 1.25rem; border: 1px solid var(--line); border-radius: 8px;
-  background: var(--surface); overflow-x: auto; }
+_CSS = """\
+:root { --before: #a8a29e; }
+@media (prefers-color-scheme: dark) { :root { --before: #78716c; } }
+main { max-width: 54rem; }
+h1 { margin: 0 0 2rem; font-weight: 400; }
+h1 strong { color: var(--accent); font-weight: 600; white-space: nowrap; }
+h2 { margin: 2.5rem 0 .75rem; font-size: 1.05rem; }
+.card { padding: 1rem 1.25rem; }
 .card + .card { margin-top: .75rem; }
 .results { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .results th, .results td { padding: .4rem .6rem; text-align: right; font-weight: 400;
@@ -66,7 +36,7 @@ p { margin: .5rem 0; }
 .track { position: relative; display: block; padding: 2px 0; }
 .track i { display: block; height: 6px; border-radius: 3px; margin: 2px 0; }
 .before { background: var(--before); }
-.after { background: var(--after); }
+.after { background: var(--accent); }
 .track b { position: absolute; top: 0; bottom: 0; width: 2px; background: var(--ink); }
 .key { display: inline-block; width: 1.2em; height: 6px; margin: 0 .35em .1em 0;
   border-radius: 3px; }
@@ -75,7 +45,7 @@ p { margin: .5rem 0; }
 dl { display: grid; grid-template-columns: repeat(3, 1fr); gap: 0 1.25rem; margin: .75rem 0 0; }
 dd { margin: 0; overflow-wrap: anywhere; }
 .prompt, dd { text-align: left; }
-dd.right { color: var(--after); font-weight: 600; }
+dd.right { color: var(--accent); font-weight: 600; }
 .heatmap { padding: 0; }
 @media (max-width: 44rem) { .bars { display: none; } }
 footer { margin-top: 2.5rem; padding-top: 1rem; border-top: 1px solid var(--line); }
@@ -163,28 +133,15 @@ def demo_html(report: dict[str, Any]) -> str:
     str
         The page, to be written as UTF-8; it follows the reader's light or dark mode.
     """
-    title = f"carot on {escape(report['model'])}"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{_CSS}</style>
-</head>
-<body>
-<main>
-<h1>{_headline(report)}</h1>
+    body = f"""<h1>{_headline(report)}</h1>
 {_results(report)}
 <h2>Before and after</h2>
 {"".join(_example(example) for example in report["examples"])}
 <h2>What moved where</h2>
 {_alignment(report["alignment"])}
 <footer>{_foot(report)}</footer>
-</main>
-</body>
-</html>
 """
+    return html_page(f"carot on {report['model']}", _CSS, body)
 
 
 def _headline(report: Mapping[str, Any]) -> str:
