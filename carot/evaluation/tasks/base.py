@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
@@ -44,7 +45,7 @@ class RankingTask:
         raise CarotError(f"item {item.id} is ranked, not generated")
 
 
-class Benchmark:
+class Benchmark(ABC):
     """Rows of a benchmark: one file a language, or one configuration of a hub data set.
 
     A subclass says what its languages are called there, in which file, and in which data set.
@@ -62,13 +63,13 @@ class Benchmark:
     def __init__(self, data: Path | None) -> None:
         self.folder = data
 
+    @abstractmethod
     def path(self, folder: Path, language: str) -> Path:
         """Return where the rows of a language are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hub(self, language: str) -> tuple[str, str | None, str]:
         """Return data set, configuration and split of a language."""
-        raise NotImplementedError
 
     def languages(self) -> list[str]:
         """Return the languages whose files are there, or all of the hub data set."""
