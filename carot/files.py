@@ -10,6 +10,7 @@ from carot.errors import CarotError
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write beside the file, then rename over it; text is UTF-8."""
+    require_file_or_nothing(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")

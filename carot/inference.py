@@ -86,7 +86,7 @@ def generate_file(
     """
     require_positive(batch_size=batch_size)
     prompts, english = [row["prompt"] for row in rows], [row.get("english") for row in rows]
-    model.check(prompts, english, content=content)
+    model.check(prompts, english, content=content, **generate_kwargs)
     identity = json.dumps([[row["id"] for row in rows], prompts, english], sort_keys=True)
     begun = {
         **settings,

@@ -45,9 +45,10 @@ class Journal:
         before = json.loads(self._settings_file.read_text("utf-8"))
         for key in dict.fromkeys((*settings, *before)):
             if before.get(key) != settings.get(key):
+                old, new = (_short(values.get(key)) for values in (before, settings))
                 raise CarotError(
-                    f"{self.partial} was begun with {key} {before.get(key)!r}, and now it is "
-                    f"{settings.get(key)!r}; use the same, or remove the file to begin anew"
+                    f"{self.partial} was begun with {key} {old}, and now it is {new}; use the "
+                    "same, or remove the file to begin anew"
                 )
 
     def _whole_rows(self) -> list[dict[str, Any]]:
@@ -74,3 +75,8 @@ class Journal:
             write_atomically(self.output, content)
             self.partial.unlink()
         self._settings_file.unlink()
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from helpers import aligner_of
-from tiny import tiny_model, tiny_tokenizer
+from tiny import corpus, tiny_model, tiny_tokenizer
 
-from carot import CarotError
+from carot import CarotError, fit_aligner
 from carot.evaluation import GenerationItem, RankingItem, Skipped
 from carot.evaluation import runner as runner_module
 from carot.evaluation.questions import draw_questions
@@ -72,13 +72,27 @@ class Fake:
 GOLD: set[str] = set()
 
 
+def breaking_at(number: int) -> Any:
+    """``ask``, until its nth call is interrupted."""
+    calls = []
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return ask(*args, **kwargs)
+
+    return broken
+
+
 def tiny() -> tuple[Any, Any, Any]:
     return tiny_model("llama"), tiny_tokenizer(), aligner_of("llama")
 
 
 def run(**kwargs: Any) -> dict[str, Any]:
     kwargs.setdefault("methods", ["none", "carot", "lang_vec"])
-    return evaluate(*tiny(), Small(), LANGUAGES, layers=[1], limit=12, **kwargs)
+    kwargs.setdefault("limit", 12)
+    return evaluate(*tiny(), Small(), LANGUAGES, layers=[1], **kwargs)
 
 
 def test_questions_are_those_of_every_language_joined_on_ids() -> None:
@@ -198,15 +212,7 @@ def test_an_interrupted_evaluation_goes_on_and_ends_the_same(
 def test_going_on_with_other_settings_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-
-    def broken(*args: Any, **kwargs: Any) -> Any:
-        calls.append(args)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return ask(*args, **kwargs)
-
-    monkeypatch.setattr(runner_module, "ask", broken)
+    monkeypatch.setattr(runner_module, "ask", breaking_at(2))
     with pytest.raises(KeyboardInterrupt):
         run(output=tmp_path / "out.json", batch_size=4)
     with pytest.raises(CarotError, match="was begun with seed 0, and now it is 1"):
@@ -226,6 +232,8 @@ def test_results_do_not_depend_on_the_batch_size() -> None:
         ({"methods": ["magic"]}, "no method 'magic'; expected some of none, carot"),
         ({"thetas": 0.5}, "no method among none, carot, lang_vec has a setting 'thetas'"),
         ({"theta": 3.0}, "theta is 3.0"),
+        ({"limit": 0}, "limit is 0; expected at least 1"),
+        ({"batch_size": 0}, "batch_size is 0"),
     ],
 )
 def test_bad_arguments_get_one_clear_line(arguments: dict[str, Any], message: str) -> None:
@@ -322,3 +330,59 @@ def test_a_sweep_chooses_on_dev_and_reports_on_other_questions(tmp_path: Path) -
 def test_a_sweep_needs_enough_questions() -> None:
     with pytest.raises(CarotError, match=r"38 questions .* dev 30 \+ test 30"):
         sweep(*tiny(), Small(), LANGUAGES, layers=[[1]], dev=30, test=30)
+
+
+@pytest.mark.parametrize(
+    ("methods", "languages", "message"),
+    [
+        (["none", "lang_vec"], ["es", "tr"], "lang_vec needs the mean of 'tr'"),
+        (["none", "mlrs"], ["es"], "mlrs works in the middle and the last third"),
+    ],
+)
+def test_what_the_aligner_lacks_is_said_before_the_first_answer(
+    methods: list[str], languages: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Turkish(Small):
+        def load(self, language: str) -> tuple[dict[str, Any], list[Skipped]]:
+            return super().load("es" if language == "tr" else language)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("an answer was asked for")
+
+    monkeypatch.setattr(runner_module, "ask", never)
+    with pytest.raises(CarotError, match=message):
+        evaluate(*tiny(), Turkish(), languages, methods=methods, layers=[1])
+
+
+def test_mlrs_is_evaluated_and_swept_at_the_layers_it_chooses(tmp_path: Path) -> None:
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    aligner = fit_aligner(model, tokenizer, corpus(), layers=[1, 2, 3])
+    results = evaluate(
+        model, tokenizer, aligner, Small(), ["es"], methods=["mlrs"], layers=[1], limit=4
+    )
+    assert results["settings"]["mlrs"]["layers"] == [2, 3]
+    swept = sweep(
+        model, tokenizer, aligner, Small(), ["es"], layers=[[1]], methods=["mlrs"], dev=4, test=4
+    )
+    assert list(swept["chosen"]) == ["mlrs"]
+
+
+def test_going_on_with_another_aligner_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "ask", breaking_at(2))
+    with pytest.raises(KeyboardInterrupt):
+        run(output=tmp_path / "out.json", batch_size=4)
+    other = fit_aligner(tiny_model("llama"), tiny_tokenizer(), corpus(), layers=[1])
+    with pytest.raises(CarotError, match="was begun with aligner"):
+        evaluate(
+            tiny_model("llama"),
+            tiny_tokenizer(),
+            other,
+            Small(),
+            LANGUAGES,
+            methods=["none", "carot", "lang_vec"],
+            layers=[1],
+            limit=12,
+            output=tmp_path / "out.json",
+        )

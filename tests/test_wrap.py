@@ -133,11 +133,12 @@ def test_generation_inside_intervene_is_steered_once(name: str) -> None:
     assert torch.equal(inside, expected)
 
 
-def test_generation_without_cache_inside_intervene_moves_the_prompt_alone() -> None:
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_without_cache_inside_intervene_moves_the_prompt_alone(beams: int) -> None:
     model = steered("llama", layers=[1, 2])
     batch = encode(tiny_tokenizer(), PROMPTS)
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    options = {"max_new_tokens": 5, "do_sample": False}
+    options = {"max_new_tokens": 5, "do_sample": False, "num_beams": beams}
     with model.intervene(ENGLISH):
         for _ in range(2):
             slow = model.model.generate(**inputs, use_cache=False, **options)
@@ -177,7 +178,7 @@ def test_an_unsteered_call_beside_a_steered_one_of_another_thread_is_unharmed() 
     [
         (
             lambda model: model.generate(["a"] * 3, max_new_tokens=300),
-            "and 300 new ones exceed the model's context of 256",
+            "prompt 0 of .* tokens and 300 new ones exceed the model's context of 256",
         ),
         (
             lambda model: model.score(["a"] * 20 + ["xyz " * 300], ["b"]),

@@ -27,9 +27,11 @@ def align(
     device_map: DeviceMap = None,
 ) -> None:
     """Show which English tokens move onto which tokens of a prompt."""
-    from carot.files import write_atomically
+    from carot.files import require_file_or_nothing, write_atomically
     from carot.reporting.heatmap import heatmap_page, heatmap_terminal, require_image
 
+    if html is not None:
+        require_file_or_nothing(html)
     if png is not None:
         require_image(png)
     steered = wrapped(model, aligner, layers, theta, dtype, device_map)

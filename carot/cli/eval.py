@@ -40,10 +40,12 @@ def evaluate(
     from carot.alignment import Aligner
     from carot.evaluation.runner import evaluate as run
     from carot.evaluation.tasks import get_task
-    from carot.files import write_atomically
+    from carot.files import require_file_or_nothing, write_atomically
     from carot.reporting.evaluation_report import html_report
     from carot.reporting.tables import results_table
 
+    if html is not None:
+        require_file_or_nothing(html)
     fitted, opened = Aligner.from_pretrained(aligner), get_task(task, data)
     given = {"theta": theta, "strength": strength}
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}

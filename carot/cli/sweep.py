@@ -37,10 +37,12 @@ def sweep(
     from carot.alignment import Aligner
     from carot.evaluation.sweep import sweep as run
     from carot.evaluation.tasks import get_task
-    from carot.files import write_atomically
+    from carot.files import require_file_or_nothing, write_atomically
     from carot.reporting.evaluation_report import html_report
     from carot.reporting.tables import results_table
 
+    if html is not None:
+        require_file_or_nothing(html)
     fitted, opened = Aligner.from_pretrained(aligner), get_task(task, data)
     sets = [numbers(part.replace("+", ","), "--layers") or [] for part in layers.split(",")]
     values = {"theta": decimals(theta, "--theta"), "rho": decimals(rho, "--rho")}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.evaluation.items import Item, RankingItem, Task
 
 ENGLISH = "en"
@@ -67,6 +67,8 @@ def draw_questions(
     CarotError
         When a language is missing, named twice or English, or no question is common to all.
     """
+    if limit is not None:
+        require_positive(limit=limit)
     if not languages or ENGLISH in languages or len(set(languages)) < len(languages):
         raise CarotError(
             f"languages are {', '.join(languages) or 'none'}; expected some, each once, without "

@@ -16,7 +16,7 @@ from carot.evaluation.questions import ENGLISH, Questions, draw_questions
 from carot.evaluation.ranking import best, rank
 from carot.evaluation.summary import summarise
 from carot.evaluation.tasks import get_task
-from carot.interventions import METHODS, method_settings
+from carot.interventions import CHOOSES_LAYERS, METHODS, Method, make_method, method_settings
 from carot.journal import Journal
 from carot.models import CarotModel, wrap
 from carot.models.steering import EnglishMemory
@@ -56,16 +56,22 @@ class Setup:
         memory: EnglishMemory | None = None,
     ) -> CarotModel:
         """Wrap a model for prompts of one language."""
+        method = self.make(aligner, language)
         return wrap(
             model,
             tokenizer,
             aligner,
-            layers=self.layers,
-            intervention=self.method,
-            language=language,
+            layers=list(method),
+            intervention=method,
             english_memory=memory,
-            **self.settings,
         )
+
+    def make(self, aligner: Aligner, language: str) -> Method:
+        """Return what is done at each layer; a CarotError where the aligner lacks what it needs."""
+        method = make_method(self.method, aligner, self.layers, language, **self.settings)
+        for layer in method:
+            aligner[layer]
+        return method
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -80,8 +86,10 @@ def default_setup(
         return Setup(method)
     known = method_settings(method)
     chosen = {**aligner.defaults, **settings}
-    where = layers or chosen.get("layers") or [aligner.default_layer()]
-    return Setup(method, tuple(where), {key: chosen[key] for key in known if key in chosen})
+    own = {key: chosen[key] for key in known if key in chosen}
+    if method in CHOOSES_LAYERS:
+        return Setup(method, tuple(make_method(method, aligner, (), **own)), own)
+    return Setup(method, tuple(layers or aligner.default_layers()), own)
 
 
 def evaluate(
@@ -191,10 +199,20 @@ def evaluate_questions(
 ) -> dict[str, Any]:
     """Evaluate on questions that were drawn already; see :func:`evaluate`."""
     require_positive(batch_size=batch_size)
+    runs = [
+        (setup, language)
+        for setup in setups
+        for language in questions.items
+        if language != ENGLISH or setup.method == UNSTEERED
+    ]
+    for setup, language in runs:  # before the first answer, not after hours
+        if setup.method != UNSTEERED:
+            setup.make(aligner, language)
     results: dict[str, Any] = {
         "format": FORMAT,
         "task": task.name,
         "model": vars(aligner.model) | {"fingerprint": list(aligner.model.fingerprint)},
+        "aligner": {"digest": aligner.digest(), "fit": aligner.fit, "layers": list(aligner)},
         "languages": questions.languages,
         "methods": [setup.method for setup in setups],
         "settings": {setup.method: setup.describe() for setup in setups},
@@ -205,12 +223,6 @@ def evaluate_questions(
     journal = None if output is None else Journal(output, results | {"ids": questions.ids})
     plain = wrap(model, tokenizer, aligner, layers=[next(iter(aligner))])
     rows: list[Row] = []
-    runs = [
-        (setup, language)
-        for setup in setups
-        for language in questions.items
-        if language != ENGLISH or setup.method == UNSTEERED
-    ]
     done = (
         {(row["method"], row["language"], row["id"]): row for row in journal.rows}
         if journal

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-from carot.evaluation.fidelity import LanguageIdentifier, fidelity, script_fidelity
+from carot.errors import CarotError
+from carot.evaluation.fidelity import fidelity, script_fidelity
 from carot.evaluation.metrics import (
     agreement,
     bootstrap_interval,
@@ -88,17 +90,22 @@ def _of_language(
         if ranked
         else None,
         "consistency": consistency(right, _right(english)),
-        "fidelity": _fidelity(texts, language, [ENGLISH, *questions.languages]),
-        "script_fidelity": script_fidelity(texts, language) if texts else None,
+        "fidelity": _measured(fidelity, texts, language, [ENGLISH, *questions.languages]),
+        "script_fidelity": _measured(script_fidelity, texts, language),
         "p": None,
         "p_holm": None,
     }
 
 
-def _fidelity(texts: list[str], language: str, languages: list[str]) -> float | None:
-    """Fidelity where there are texts and the identifier knows the language."""
-    known = [code for code in languages if code in LanguageIdentifier.supported()] if texts else []
-    return fidelity(texts, language, known) if language in known else None
+def _measured(measure: Callable[..., float], texts: list[str], *arguments: Any) -> float | None:
+    """Measure fidelity; what cannot be measured is null, and no reason to lose the answers."""
+    if not texts:
+        return None
+    try:
+        return measure(texts, *arguments)
+    except CarotError as error:
+        warnings.warn(f"{measure.__name__} is not measured: {error}", stacklevel=2)
+        return None
 
 
 def _compare(

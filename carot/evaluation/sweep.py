@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from carot.alignment import Aligner
-from carot.errors import CarotError
+from carot.errors import CarotError, require_positive
 from carot.evaluation.items import Task
 from carot.evaluation.questions import ENGLISH, Questions, draw_questions
 from carot.evaluation.runner import UNSTEERED, Row, Setup, ask, evaluate_questions
 from carot.evaluation.tasks import get_task
-from carot.interventions import METHODS, method_settings
+from carot.interventions import CHOOSES_LAYERS, METHODS, method_settings
 from carot.journal import Journal
 from carot.models.steering import EnglishMemory
 from carot.progress import track
@@ -32,7 +32,7 @@ def grid(
     ``mlrs`` chooses its layers itself, so that it is tried once for each of its settings.
     """
     known = [name for name in method_settings(method) if settings.get(name)]
-    places = [()] if method == "mlrs" else [tuple(place) for place in layers]
+    places = [()] if method in CHOOSES_LAYERS else [tuple(place) for place in layers]
     combinations = product(*(settings[name] for name in known))
     return [
         Setup(method, place, dict(zip(known, values, strict=True)))
@@ -87,6 +87,7 @@ def sweep(
         results of :func:`carot.evaluate` for the chosen setups. ``aligner.defaults`` holds what
         was chosen for ``carot``.
     """
+    require_positive(dev=dev, test=test, batch_size=batch_size)
     task = get_task(task, data) if isinstance(task, str) else task
     drawn = draw_questions(task, languages, dev + test, seed)
     if len(drawn) < dev + test:
@@ -99,6 +100,9 @@ def sweep(
             raise CarotError(f"no method {method!r}; expected some of {', '.join(METHODS)}")
     values = {"strength": STRENGTHS, **(settings or {})}
     setups = [setup for method in methods for setup in grid(method, layers, values)]
+    for setup in setups:  # before the first answer, not after hours
+        for language in languages:
+            setup.make(aligner, language)
     record = {
         "task": task.name,
         "data": None if data is None else str(data),
@@ -107,6 +111,7 @@ def sweep(
         "dev": dev,
         "test_items": test,
         "model": vars(aligner.model),
+        "aligner": aligner.digest(),
         "tried": [{"method": setup.method, **setup.describe()} for setup in setups],
     }
     journal = None if output is None else Journal(output, record | {"ids": drawn.ids})
@@ -154,7 +159,8 @@ def _try_all(
     done = {(row["setup"], row["language"]): row for row in journal.rows} if journal else {}
     rows = []
     with track("trying", len(setups) * len(questions.languages), enabled=progress) as advance:
-        memory = EnglishMemory([layer for setup in setups for layer in setup.layers])
+        touched = [set(setup.make(aligner, questions.languages[0])) for setup in setups]
+        memory = EnglishMemory(sorted(set().union(*touched)))
         for language in questions.languages:
             for number, setup in enumerate(setups):
                 row = done.get((number, language))

@@ -90,7 +90,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "lang_vec": _lang_vec,
     "mlrs": _mlrs,
 }
-"""Methods by name. ``mlrs`` chooses its layers itself: two groups of those that were fitted."""
+"""Methods by name."""
+
+CHOOSES_LAYERS = ("mlrs",)
+"""Methods that work where their paper says, whatever layers are named."""
 
 _TRANSPORT = ("theta", "epsilon", "rho", "solver")
 _SETTINGS = {
@@ -146,6 +149,7 @@ def make_method(
 
 
 __all__ = [
+    "CHOOSES_LAYERS",
     "METHODS",
     "Carot",
     "CarotWithoutErasure",

@@ -51,19 +51,20 @@ class ObservedCall:
             self._follow_without_cache(arguments.get("use_cache"))
 
     def _follow_without_cache(self, use_cache: bool | None) -> None:
-        """Remember how long the prompt was, while a generation without cache repeats it."""
+        """Remember the prompt while a generation without cache repeats it with more tokens.
+
+        Beam search may put other new tokens behind a row, but never another prompt.
+        """
         ids, before = self._input_ids, self._without_cache
         self._without_cache = None
         if use_cache is False and ids is not None:
-            goes_on = (
-                before is not None
-                and ids.shape[1] == before[0].shape[1] + 1
-                and torch.equal(ids[:, :-1], before[0])
-            )
-            self._without_cache = (ids, before[1] if before and goes_on else ids.shape[1])
+            prompt, width = before or (ids, -1)
+            repeated = ids[:, : prompt.shape[1]]
+            goes_on = ids.shape[1] == width + 1 and torch.equal(repeated, prompt)
+            self._without_cache = (prompt if goes_on else ids, ids.shape[1])
 
     def content_mask_of(self, prompts: int) -> Tensor:
-        """Content tokens of the call's prompts, boolean, shape (prompts, S).
+        """Content tokens of the call's prompts, boolean, shape (prompts, S or fewer).
 
         Parameters
         ----------
@@ -91,7 +92,7 @@ class ObservedCall:
         repeats = ids.shape[0] // prompts
         content = content_mask(ids[::repeats], mask[::repeats], self._special)
         if self._without_cache is not None:
-            content[:, self._without_cache[1] :] = False
+            content = content[:, : self._without_cache[0].shape[1]]
         return content
 
 

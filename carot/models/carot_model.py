@@ -152,7 +152,7 @@ class CarotModel:
         config, limit = self.model.generation_config, self.anatomy.context_length
         refuse_split_prefill(config, generate_kwargs)
         batch = self._steerer.encode_prompts(pairs)
-        refuse_beyond_context(batch, limit, config, generate_kwargs)
+        refuse_beyond_context(batch, limit, config, generate_kwargs, pairs.first)
         states = self._steerer.read_english(pairs.english, pairs.english_spans)
         if "stop_strings" in generate_kwargs:
             generate_kwargs.setdefault("tokenizer", self.tokenizer)
@@ -179,15 +179,19 @@ class CarotModel:
         *,
         content: Content | None = None,
         english_content: Content | None = None,
+        **generate_kwargs: Any,
     ) -> None:
         """Raise the CarotError that :meth:`generate` would raise for one of these rows, at once.
 
         For long jobs, which would else meet a bad row in their last batch.
         """
+        config, limit = self.model.generation_config, self.anatomy.context_length
+        refuse_split_prefill(config, generate_kwargs)
         pairs = Pairs.resolve(list(prompts), english, content, english_content)
         for row in range(len(pairs)):
             here = pairs[row : row + 1]
-            self._steerer.encode_prompts(here)
+            batch = self._steerer.encode_prompts(here)
+            refuse_beyond_context(batch, limit, config, generate_kwargs, here.first)
             if here.english[0]:
                 names = [f"English text {row}"]
                 self._steerer.encode([here.english[0]], here.english_spans, names)

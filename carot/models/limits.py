@@ -23,17 +23,21 @@ def refuse_split_prefill(generation_config: Any, options: Mapping[str, Any]) -> 
 
 
 def refuse_beyond_context(
-    batch: Batch, limit: int | None, generation_config: Any, options: Mapping[str, Any]
+    batch: Batch,
+    limit: int | None,
+    generation_config: Any,
+    options: Mapping[str, Any],
+    first: int,
 ) -> None:
-    """Refuse prompts that leave no room for their new tokens in a context of ``limit``."""
+    """Refuse prompts that leave no room for new tokens; ``first`` is the first one's number."""
     config = options.get("generation_config") or generation_config
     new = options.get("max_new_tokens", getattr(config, "max_new_tokens", None)) or 0
-    longest = int(batch.attention_mask.sum(-1).max())
-    if limit is not None and longest + new > limit:
-        raise CarotError(
-            f"a prompt of {longest} tokens and {new} new ones exceed the model's context of "
-            f"{limit}; shorten one of them"
-        )
+    for number, length in enumerate(batch.attention_mask.sum(-1).tolist(), first):
+        if limit is not None and length + new > limit:
+            raise CarotError(
+                f"prompt {number} of {length} tokens and {new} new ones exceed the model's context "
+                f"of {limit}; shorten one of them"
+            )
 
 
 def refuse_long_candidates(
