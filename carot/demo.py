@@ -6,7 +6,6 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from carot.models.anatomy import dissect
 from carot.models.loading import DEMO_MODEL, DEMO_NAME
 from carot.progress import track
 from carot.reporting.demo_report import demo_html
+from carot.versions import package_versions
 
 DEMO_LANGUAGES = ("es", "fr", "de", "ru", "vi", "tr")
 DEMO_LAYERS = (3, 7, 11)
@@ -104,9 +104,7 @@ def run_demo(
                 strict=True,
             )
         ),
-        "versions": {
-            name: version(name) for name in ("carot", "torch", "transformers", "nnsight", "pot")
-        },
+        "versions": package_versions(),
         "languages": table,
         "mean": {
             column: sum(row[column] for row in table.values()) / len(table)

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one."""
+"""Reading text with a clear error, and writing so that a reader never meets half a file."""
 
 from __future__ import annotations
 
@@ -31,3 +31,15 @@ def require_file_or_nothing(path: Path) -> None:
     """Refuse a folder where a file will be written."""
     if path.is_dir():
         raise CarotError(f"{path} is a folder; expected the name of a file")
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file, line ends as they are; an error says what is wrong with it."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise CarotError(f"{path}: no such file") from error
+    except OSError as error:
+        raise CarotError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise CarotError(f"{path}: not UTF-8 (byte {error.start}); convert it") from error

@@ -20,7 +20,7 @@ from tiny import ARCHITECTURES, LAYERS, SIZES, corpus, tiny_model, tiny_tokenize
 from torch import nn
 
 from carot.models import fit_aligner, load_model, wrap
-from carot.models.anatomy import Anatomy, cache_argument, dissect, last_position_only
+from carot.models.anatomy import Anatomy, cache_argument, dissect, last_logits
 from carot.models.encoding import Batch, content_mask, encode, resolve_content, special_ids
 from carot.models.fitting import default_layers
 from carot.models.loading import DEMO_FOLDER, cache_folder, prepare_demo
@@ -738,7 +738,7 @@ def test_arguments_of_forward_are_named_as_the_model_names_them(architecture):
     model = tiny_model(architecture)
     accepted = inspect.signature(model.forward).parameters
     assert cache_argument(model) in accepted
-    assert set(last_position_only(model)) <= set(accepted)
+    assert set(last_logits(model)) <= set(accepted)
 
 
 def test_an_anatomy_says_where_ids_go():

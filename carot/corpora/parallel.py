@@ -9,7 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from carot.corpora.hub import load_hub
 from carot.errors import CarotError
+from carot.files import read_text
 
 NTREX_CODES = {
     "ar": "arb",
@@ -205,17 +207,7 @@ class ParallelCorpus:
         **kwargs
             Passed to ``datasets.load_dataset`` (``name``, ``revision``, ``data_files``, ...).
         """
-        try:
-            from datasets import load_dataset
-        except ImportError as error:
-            raise CarotError(
-                "hub data sets need the package datasets; install it with pip install 'carot[eval]'"
-            ) from error
-        try:
-            rows = load_dataset(dataset, split=split, **kwargs)
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise CarotError(f"{dataset}: could not be loaded ({reason})") from error
+        rows = load_hub(dataset, split=split, **kwargs)
         rows = rows.select(range(min(max(limit, 0), len(rows)))) if limit is not None else rows
         texts = {
             language: [_column(row, column, dataset) for row in rows]
@@ -310,16 +302,8 @@ def _column(row: Mapping[str, Any], path: str, where: str) -> Any:
 
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a UTF-8 file; an error says what is wrong with it."""
-    try:
-        # Bytes: reading text would also cut at a lone carriage return inside a sentence.
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise CarotError(f"{path}: no such file") from error
-    except OSError as error:
-        raise CarotError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise CarotError(f"{path}: not UTF-8 (byte {error.start}); convert it") from error
     # Not str.splitlines: it also cuts at characters that stand inside sentences, such as U+2028.
+    text = read_text(path)
     return text.removesuffix("\n").split("\n") if text else []
 
 

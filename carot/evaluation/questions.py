@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from carot.errors import CarotError, require_positive
 from carot.evaluation.items import Item, RankingItem, Task
-
-ENGLISH = "en"
+from carot.interventions import ENGLISH
 
 
 @dataclass(frozen=True)

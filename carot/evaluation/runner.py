@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from carot.alignment import Aligner
 from carot.errors import CarotError, require_positive
 from carot.evaluation.items import GenerationItem, Item, RankingItem, Task
-from carot.evaluation.questions import ENGLISH, Questions, draw_questions
+from carot.evaluation.questions import Questions, draw_questions
 from carot.evaluation.ranking import best, rank
-from carot.evaluation.summary import summarise
+from carot.evaluation.summary import UNSTEERED, summarise
 from carot.evaluation.tasks import get_task
-from carot.interventions import CHOOSES_LAYERS, METHODS, Method, make_method, method_settings
+from carot.interventions import (
+    CHOOSES_LAYERS,
+    ENGLISH,
+    METHODS,
+    Method,
+    make_method,
+    method_settings,
+)
 from carot.journal import Journal
 from carot.models import CarotModel, wrap
 from carot.models.steering import EnglishMemory
 from carot.progress import track
+from carot.versions import package_versions
 
-UNSTEERED = "none"
 FORMAT = 1
 
 Row = dict[str, Any]
@@ -211,7 +217,7 @@ def evaluate_questions(
     results: dict[str, Any] = {
         "format": FORMAT,
         "task": task.name,
-        "model": vars(aligner.model) | {"fingerprint": list(aligner.model.fingerprint)},
+        "model": asdict(aligner.model),
         "aligner": {"digest": aligner.digest(), "fit": aligner.fit, "layers": list(aligner)},
         "languages": questions.languages,
         "methods": [setup.method for setup in setups],
@@ -253,9 +259,7 @@ def evaluate_questions(
                 advance(len(keys))
     results |= summarise(rows, questions, seed=seed)
     results["skipped"] = questions.skipped
-    results["versions"] = {
-        name: version(name) for name in ("carot", "torch", "transformers", "nnsight", "pot")
-    }
+    results["versions"] = package_versions()
     results["predictions"] = rows
     if journal is not None:
         journal.finish(json.dumps(results, ensure_ascii=False) + "\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from statistics import fmean
 from typing import Any
 
@@ -17,8 +16,10 @@ from carot.evaluation.metrics import (
     holm,
     mcnemar_exact,
     rankc,
+    rankc_pairs,
 )
-from carot.evaluation.questions import ENGLISH, Questions
+from carot.evaluation.questions import Questions
+from carot.interventions import ENGLISH
 
 UNSTEERED = "none"
 MEAN = "mean"
@@ -122,11 +123,8 @@ def _compare(
 
 def _pairs(by_language: dict[str, Rows]) -> dict[str, float]:
     scores = {language: _scores(rows) for language, rows in by_language.items()}
-    return {
-        f"{a}-{b}": rankc(one, other)
-        for (a, one), (b, other) in combinations(scores.items(), 2)
-        if one is not None and other is not None
-    }
+    ranked = {language: these for language, these in scores.items() if these is not None}
+    return {f"{one}-{other}": value for (one, other), value in rankc_pairs(ranked).items()}
 
 
 def _mean(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -12,10 +13,11 @@ from typing import Any
 from carot.alignment import Aligner
 from carot.errors import CarotError, require_positive
 from carot.evaluation.items import Task
-from carot.evaluation.questions import ENGLISH, Questions, draw_questions
-from carot.evaluation.runner import UNSTEERED, Row, Setup, ask, evaluate_questions
+from carot.evaluation.questions import Questions, draw_questions
+from carot.evaluation.runner import Row, Setup, ask, evaluate_questions
+from carot.evaluation.summary import UNSTEERED
 from carot.evaluation.tasks import get_task
-from carot.interventions import CHOOSES_LAYERS, METHODS, method_settings
+from carot.interventions import CHOOSES_LAYERS, ENGLISH, METHODS, method_settings
 from carot.journal import Journal
 from carot.models.steering import EnglishMemory
 from carot.progress import track
@@ -110,7 +112,7 @@ def sweep(
         "languages": list(languages),
         "dev": dev,
         "test_items": test,
-        "model": vars(aligner.model),
+        "model": asdict(aligner.model),
         "aligner": aligner.digest(),
         "tried": [{"method": setup.method, **setup.describe()} for setup in setups],
     }

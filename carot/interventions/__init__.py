@@ -150,6 +150,7 @@ def make_method(
 
 __all__ = [
     "CHOOSES_LAYERS",
+    "ENGLISH",
     "METHODS",
     "Carot",
     "CarotWithoutErasure",

@@ -188,10 +188,10 @@ def accepts(function: Any, name: str) -> bool:
     return name in inspect.signature(function).parameters
 
 
-def last_position_only(model: nn.Module) -> dict[str, int]:
-    """Return the forward argument that limits logits to the last position, where there is one."""
+def last_logits(model: nn.Module, keep: int = 1) -> dict[str, int]:
+    """Return the forward argument that limits logits to the last positions, where there is one."""
     limits = accepts(without_adapter(model).forward, "logits_to_keep")
-    return {"logits_to_keep": 1} if limits else {}
+    return {"logits_to_keep": keep} if limits else {}
 
 
 def cache_argument(model: nn.Module) -> str:

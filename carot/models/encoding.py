@@ -221,6 +221,11 @@ def encode(
     return Batch(input_ids.to(device), attention.to(device), content.to(device))
 
 
+def begins_with_bos(tokenizer: Any, text: str) -> bool:
+    """Whether a text (a chat template's, say) brings its BOS along and needs no second one."""
+    return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+
+
 def _encode_one(
     tokenizer: Any, text: str, span: Span | None, limit: int | None, name: str
 ) -> tuple[list[int], list[bool]]:
@@ -232,10 +237,9 @@ def _encode_one(
             f"{type(tokenizer).__name__} gives no character offsets, which content spans need; "
             "load a fast tokenizer"
         )
-    has_bos = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
     encoded = tokenizer(
         text,
-        add_special_tokens=not has_bos,
+        add_special_tokens=not begins_with_bos(tokenizer, text),
         return_offsets_mapping=span is not None,
         verbose=False,
     )

@@ -14,7 +14,7 @@ from carot.alignment import Aligner, LayerFitter, sentence_vectors
 from carot.corpora import ParallelCorpus
 from carot.errors import CarotError, require_positive
 from carot.models import tracing
-from carot.models.anatomy import dissect, last_position_only
+from carot.models.anatomy import dissect, last_logits
 from carot.models.encoding import Batch, encode
 from carot.progress import track
 
@@ -84,7 +84,7 @@ def fit_aligner(
     anatomy.check_layers(chosen)
     fitters = {layer: LayerFitter(anatomy.hidden_size, len(corpus.languages)) for layer in chosen}
     modules = {layer: anatomy.layers[layer] for layer in chosen}
-    options = {"use_cache": False} | last_position_only(model)
+    options = {"use_cache": False} | last_logits(model)
     batches = _batches(tokenizer, corpus, batch_size, max_length, anatomy.input_device)
     with track("fitting", len(corpus) * len(corpus.languages), enabled=progress) as advance:
         for batch, labels in batches:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from carot.errors import CarotError
-from carot.models.anatomy import accepts, cache_argument, text_config, without_adapter
-from carot.models.encoding import Batch, padding_id
+from carot.models.anatomy import cache_argument, last_logits, text_config, without_adapter
+from carot.models.encoding import Batch, begins_with_bos, padding_id
 
 Reduction = Literal["mean", "sum"]
 
@@ -109,8 +109,8 @@ def prepare_candidates(
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
-    has_bos = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
-    return list(tokenizer(text, add_special_tokens=not has_bos)["input_ids"])
+    special = not begins_with_bos(tokenizer, text)
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def _candidate_lists(
@@ -149,8 +149,8 @@ def score_batch(
         Runs the prefill, steered or not.
     """
     cache = DynamicCache(config=text_config(model))
-    last_logits = run(lambda: _logits(model, cache, 1, **batch.model_inputs()))[:, -1]  # (B, V)
-    log_probs = last_logits.float().log_softmax(-1)
+    first = run(lambda: _logits(model, cache, 1, **batch.model_inputs()))[:, -1]  # (B, V)
+    log_probs = first.float().log_softmax(-1)
     best = log_probs.argmax(-1).tolist()
     totals = [[float(log_probs[i, ids[0]]) for ids in row.tokens] for i, row in enumerate(rows)]
     greedy = [[best[i] == ids[0] for ids in row.tokens] for i, row in enumerate(rows)]
@@ -165,7 +165,7 @@ def score_batch(
         while size < len(longer):
             i, j = longer[-1 - size]
             positions += len(rows[i].tokens[j]) - 1
-            if size and positions * last_logits.shape[-1] > LOGIT_BUDGET:
+            if size and positions * first.shape[-1] > LOGIT_BUDGET:
                 break
             size += 1
         part, longer = longer[-size:], longer[:-size]
@@ -263,8 +263,6 @@ def _head_at(model: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
 
 def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:
     """Logits of the last ``keep`` positions at least, (B, keep or more, V), filling the cache."""
-    forward = without_adapter(model).forward
-    limit = {"logits_to_keep": keep} if accepts(forward, "logits_to_keep") else {}
-    arguments = {cache_argument(model): cache, "use_cache": True} | limit
+    arguments = {cache_argument(model): cache, "use_cache": True} | last_logits(model, keep)
     logits: Tensor = model(**inputs, **arguments).logits
     return logits

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from carot.alignment import Aligner, Alignment
 from carot.interventions import Intervention, Method
-from carot.models.anatomy import Anatomy, last_position_only
+from carot.models.anatomy import Anatomy, last_logits
 from carot.models.encoding import Batch, Span, encode
 from carot.models.pairs import Pairs
 
@@ -144,7 +144,7 @@ class Steerer:
 
     def forward(self, batch: Batch, **kwargs: Any) -> Any:
         """Call the model on a batch, with logits at the last position only."""
-        limit = last_position_only(self.anatomy.model)
+        limit = last_logits(self.anatomy.model)
         return self.anatomy.model(**batch.model_inputs(), **limit, **kwargs)
 
     def run(

@@ -11,9 +11,11 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar, TypeVar
 
+from carot.corpora.hub import load_hub
 from carot.corpora.parallel import read_jsonl
 from carot.errors import CarotError
 from carot.evaluation.items import GenerationItem, RankingItem, Skipped, Span
+from carot.files import read_text
 
 Question = TypeVar("Question", RankingItem, GenerationItem)
 
@@ -88,7 +90,9 @@ class Benchmark(ABC):
         known = self.languages()
         if self.folder is None or language not in self.codes:
             require_language(language, known, self.folder or self.name)
-            return load_hub(*self.hub(language))
+            dataset, config, split = self.hub(language)
+            hint = "; or name a folder with --data"
+            return [dict(row) for row in load_hub(dataset, config, split=split, hint=hint)]
         if language not in known:
             raise CarotError(
                 f"{self.path(self.folder, language)}: no such file; languages there: "
@@ -138,24 +142,6 @@ def inside(data: Path | None, *names: str) -> Path | None:
     return next((data / name for name in names if (data / name).is_dir()), data)
 
 
-def load_hub(dataset: str, config: str | None, split: str) -> list[dict[str, Any]]:
-    """Read a hub data set (needs ``carot[eval]``)."""
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise CarotError(
-            "hub data sets need the package datasets; install it with pip install 'carot[eval]'"
-        ) from error
-    try:
-        rows = load_dataset(dataset, config, split=split)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CarotError(
-            f"{dataset}: could not be loaded ({reason}); or name a folder with --data"
-        ) from error
-    return [dict(row) for row in rows]
-
-
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Read a table by its ending: ``.jsonl``, ``.csv`` or ``.parquet``."""
     if path.suffix == ".jsonl":
@@ -196,16 +182,6 @@ def read_json(path: Path) -> Any:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise CarotError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
-
-
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file, line ends as they are."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise CarotError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise CarotError(f"{path}: not UTF-8 (byte {error.start}); convert it") from error
 
 
 def field(row: Any, name: str, where: str) -> Any:
@@ -276,7 +252,6 @@ def checked(
     gold: str,
     *,
     suffix: str = "",
-    source: str | None = None,
     content: Span | None = None,
 ) -> RankingItem | Skipped:
     """Make a ranking item of a row, or say why it is none.
@@ -296,7 +271,6 @@ def checked(
         candidates,
         candidates.index(gold),
         suffix=suffix,
-        source=source,
         content=content,
     )
 

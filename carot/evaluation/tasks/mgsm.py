@@ -15,10 +15,10 @@ from carot.evaluation.tasks.base import (
     Benchmark,
     cell,
     own_codes,
-    read_text,
     require_same_rows,
     sorted_out,
 )
+from carot.files import read_text
 
 INSTRUCTIONS = {
     "en": "Solve this problem step by step. Give the final answer at the end as a number.",
