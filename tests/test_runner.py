@@ -52,26 +52,6 @@ class Small:
         raise AssertionError
 
 
-class Fake:
-    """Scores as told, whatever it is steered with."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind, self.random = kind, random.Random(0)
-
-    def score(
-        self, prompts: Sequence[str], candidates: Sequence[Sequence[str]], *_: Any, **__: Any
-    ) -> list[list[float]]:
-        return [self._row(row) for row in candidates]
-
-    def _row(self, candidates: Sequence[str]) -> list[float]:
-        if self.kind == "random":
-            return [self.random.random() for _ in candidates]
-        return [1.0 if candidate in GOLD else 0.0 for candidate in candidates]
-
-
-GOLD: set[str] = set()
-
-
 def breaking_at(number: int) -> Any:
     """``ask``, until its nth call is interrupted."""
     calls = []
@@ -135,24 +115,6 @@ def test_languages_with_other_candidates_are_refused() -> None:
 
     with pytest.raises(CarotError, match=r"item 5: languages differ in the number .*\[2, 4\]"):
         draw_questions(Uneven(), LANGUAGES)
-
-
-@pytest.mark.parametrize(("kind", "low", "high"), [("oracle", 1.0, 1.0), ("random", 0.02, 0.5)])
-def test_an_oracle_gets_all_right_and_a_random_model_chance(
-    kind: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = get_task("demo")
-    for language in ("en", *LANGUAGES):
-        GOLD.update(item.candidates[item.answer] for item in task.load(language)[0].values())
-    monkeypatch.setattr(runner_module, "wrap", lambda *_, **__: Fake(kind))
-    if kind == "oracle":  # a gold answer of one fact may stand among the others' candidates
-        task = Small()
-        GOLD.clear()
-        GOLD.update(i.candidates[i.answer] for i in task.load("en")[0].values())
-    results = evaluate(*tiny(), task, LANGUAGES, methods=["none", "carot"], layers=[1])
-    for method in ("none", "carot"):
-        for language in LANGUAGES:
-            assert low <= results["metrics"][method][language]["accuracy"] <= high
 
 
 def test_results_hold_what_is_needed_to_repeat_them() -> None:
@@ -386,3 +348,13 @@ def test_going_on_with_another_aligner_is_refused(
             limit=12,
             output=tmp_path / "out.json",
         )
+
+
+def test_skip_leaves_out_what_a_sweep_chose_on(tmp_path: Path) -> None:
+    drawn = draw_questions(Small(), LANGUAGES, 16).ids
+    results = run(limit=10, skip=6)
+    ids = {row["id"] for row in results["predictions"]}
+    assert ids == set(drawn[6:])
+    assert results["skip"] == 6
+    with pytest.raises(CarotError, match="skip is 38; expected 0 to 37"):
+        run(limit=None, skip=38)

@@ -9,13 +9,16 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers import refusal
+from helpers import aligner_of, refusal
 
+from carot.evaluation import runner
 from carot.evaluation.items import GenerationItem, RankingItem
+from carot.evaluation.questions import draw_questions
 from carot.evaluation.tasks import TASKS, get_task
 from carot.evaluation.tasks.mgsm import INSTRUCTIONS, last_number
 from carot.evaluation.text_metrics import exact_match, f1, first_line, tokens
@@ -230,6 +233,24 @@ def loaded(folder: Path, name: str, change: Callable[[Rows], Any] | None = None)
     return items, {row.id: row.reason for row in skipped}
 
 
+class Fake:
+    """Knows the answer of every question, or none."""
+
+    def __init__(self, items: list[RankingItem], knows: bool) -> None:
+        self.answers = {
+            (item.prompt, tuple(text + item.suffix for text in item.candidates)): item.answer
+            for item in items
+        }
+        self.knows, self.random = knows, random.Random(0)
+
+    def score(self, prompts: Any, candidates: Any, *_: Any, **__: Any) -> list[list[float]]:
+        scores = [[self.random.random() for _ in row] for row in candidates]
+        for prompt, row, score in zip(prompts, candidates, scores, strict=True):
+            if self.knows:
+                score[self.answers[prompt, tuple(row)]] = 2.0
+        return scores
+
+
 # What every task does
 
 
@@ -289,6 +310,37 @@ def test_candidates_and_answer_have_the_same_position_as_in_english(tmp_path, na
     for key, item in here.items():
         assert item.answer == english[key].answer
         assert len(item.candidates) == len(english[key].candidates)
+
+
+def ranking_task(folder: Path, name: str) -> tuple[Any, str]:
+    """A ranking task and its language beside English."""
+    if name in LAYOUTS:
+        return made(folder, name), OTHER[name]
+    if name == "bmlama":
+        facts = "".join(f"{n} is in <mask>.\tb\ta, b, c, d\n" for n in range(4))
+        for language in ("en", "es"):
+            write(folder / f"{language}.tsv", f"Prompt\tAns\tCand\n{facts}")
+    return get_task(name, folder if name == "bmlama" else None), "es"
+
+
+@pytest.mark.parametrize("name", sorted(RANKED | {"demo", "bmlama"}))
+def test_an_oracle_gets_all_right_and_a_random_model_chance(tmp_path, monkeypatch, name):
+    task, language = ranking_task(tmp_path, name)
+    items = draw_questions(task, [language]).items
+    everything = items["en"] + items[language]
+    monkeypatch.setattr(runner, "wrap", lambda *_, **__: Fake(everything, knows=True))
+    results = runner.evaluate(
+        None, None, aligner_of("gemma3"), task, [language], methods=["none", "carot"], layers=[1]
+    )
+    assert results["metrics"]["none"]["en"]["accuracy"] == 1
+    for method in ("none", "carot"):
+        assert results["metrics"][method][language]["accuracy"] == 1
+
+    fake, here = Fake(everything, knows=False), items[language]
+    rounds = 4000 // len(here)
+    rows = [row for _ in range(rounds) for row in runner.ask(fake, task, here, None)]
+    chance = fmean(1 / len(item.candidates) for item in here)
+    assert fmean(row["right"] for row in rows) == pytest.approx(chance, abs=0.03)  # 4 errors
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

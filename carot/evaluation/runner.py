@@ -110,6 +110,7 @@ def evaluate(
     data: str | Path | None = None,
     layers: Sequence[int] | None = None,
     limit: int | None = None,
+    skip: int = 0,
     seed: int = 0,
     batch_size: int = 16,
     output: str | Path | None = None,
@@ -136,6 +137,9 @@ def evaluate(
         Where methods work; the aligner's default otherwise.
     limit : int, optional
         Questions in each language, drawn with ``seed``.
+    skip : int
+        Questions at the start of the draw that are left out: as many as a sweep's ``dev``, with the
+        same languages and seed, leaves out those that it chose on.
     seed : int
         Of the draw and of the bootstrap.
     batch_size : int
@@ -155,19 +159,21 @@ def evaluate(
         needed to repeat the run.
     """
     task = get_task(task, data) if isinstance(task, str) else task
-    questions = draw_questions(task, languages, limit, seed)
+    questions = draw_questions(task, languages, None if limit is None else skip + limit, seed)
+    if not 0 <= skip < len(questions):
+        raise CarotError(f"skip is {skip}; expected 0 to {len(questions) - 1}, one less than drawn")
     return evaluate_questions(
         model,
         tokenizer,
         aligner,
         task,
-        questions,
+        questions.part(skip, len(questions)),
         _all_setups(aligner, methods, setups or {}, layers, settings),
         seed=seed,
         batch_size=batch_size,
         output=output,
         progress=progress,
-        record={"data": None if data is None else str(data), "limit": limit},
+        record={"data": None if data is None else str(data), "limit": limit, "skip": skip},
     )
 
 
