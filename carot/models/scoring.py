@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,8 +13,9 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from carot.errors import CarotError
-from carot.models.anatomy import cache_argument, last_logits, text_config, without_adapter
+from carot.models.anatomy import cache_argument, last_logits, text_config
 from carot.models.encoding import Batch, begins_with_bos, padding_id
+from carot.models.head import head_at
 
 Reduction = Literal["mean", "sum"]
 
@@ -200,7 +199,7 @@ def _continuations(
     valid = torch.arange(width, device=device) < lengths[:, None]  # (R, width)
     prompt_mask = batch.attention_mask[index]
     cache.batch_select_indices(index)
-    with _head_at(model, valid) as picked:
+    with head_at(model, valid) as picked:
         logits = _logits(
             model,
             cache,
@@ -222,43 +221,6 @@ def _continuations(
             strict=True,
         )
     )
-
-
-@contextmanager
-def _head_at(model: nn.Module, positions: Tensor) -> Iterator[list[bool]]:
-    """Run the head at some of the last W positions only; its logits then are (1, N, V).
-
-    With a vocabulary of 100,000 tokens and more, it is the head that costs, also on padding.
-
-    Parameters
-    ----------
-    model : nn.Module
-        The causal language model.
-    positions : Tensor
-        Boolean, shape (R, W).
-
-    Yields
-    ------
-    list of bool
-        Empty as long as the head has not run so: where a model does not call a head module.
-    """
-    head = getattr(without_adapter(model), "get_output_embeddings", lambda: None)()
-    thread = threading.get_ident()
-    picked: list[bool] = []
-
-    def pick(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        if threading.get_ident() != thread or not args:
-            return None
-        picked.append(True)
-        hidden = args[0][:, -positions.shape[1] :]
-        return (hidden[positions.to(hidden.device)].unsqueeze(0), *args[1:])
-
-    handle = None if head is None else head.register_forward_pre_hook(pick)
-    try:
-        yield picked
-    finally:
-        if handle is not None:
-            handle.remove()
 
 
 def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:

@@ -1,0 +1,71 @@
+"""Rows to batches of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from carot.models.encoding import encode, padding_id
+from carot.training.data import EncodedInstruction
+
+IGNORED = -100
+"""Label of a position that is not trained on, as in transformers."""
+
+
+class Collator:
+    """Make one micro-batch: a dictionary of tensors for each kind of data in it.
+
+    Parameters
+    ----------
+    tokenizer : PreTrainedTokenizerBase
+        Its padding settings are not changed.
+    max_length : int
+        Tokens of a parallel sentence that are used.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.makers = {"instructions": self.instructions, "parallel": self.parallel}
+
+    def __call__(self, rows: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Collate rows ``(kind, row)``."""
+        by_kind: dict[str, list[Any]] = {}
+        for kind, row in rows:
+            by_kind.setdefault(kind, []).append(row)
+        return {kind: self.makers[kind](here) for kind, here in by_kind.items()}
+
+    def instructions(self, rows: Sequence[EncodedInstruction]) -> dict[str, Any]:
+        """Pad on the right; labels are the response's tokens. Tensors are (B, S)."""
+        fill = padding_id(self.tokenizer)
+        width = max(len(row.ids) for row in rows)
+
+        def padded(values: list[list[int]], blank: int) -> Tensor:
+            return torch.tensor([row + [blank] * (width - len(row)) for row in values])
+
+        ids = [row.ids for row in rows]
+        labels = [
+            [IGNORED] * row.response_start + row.ids[row.response_start :] for row in rows
+        ]
+        return {
+            "input_ids": padded(ids, fill),
+            "attention_mask": padded([[1] * len(row) for row in ids], 0),
+            "labels": padded(labels, IGNORED),
+            "items": [row.id for row in rows],
+            "languages": [row.language for row in rows],
+        }
+
+    def parallel(self, rows: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
+        """Encode both sides; ids and masks are (B, n) and (B, m)."""
+        batch: dict[str, Any] = {"sentences": torch.tensor([row[0] for row in rows])}
+        for side, column in (("source", 1), ("target", 2)):
+            names = [f"the {side} of sentence {row[0] + 1}" for row in rows]
+            texts = [row[column] for row in rows]
+            encoded = encode(self.tokenizer, texts, truncate_to=self.max_length, names=names)
+            batch[f"{side}_ids"] = encoded.input_ids
+            batch[f"{side}_mask"] = encoded.attention_mask
+            batch[f"{side}_content"] = encoded.content_mask
+        return batch

@@ -1,0 +1,308 @@
+"""``carot.train``: from a model and a recipe to a trained model in a folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+from carot.alignment import Aligner
+from carot.corpora import ParallelCorpus, open_corpus
+from carot.errors import CarotError
+from carot.files import require_folder_or_nothing, write_atomically
+from carot.models import fit_aligner
+from carot.models.anatomy import dissect
+from carot.training.collate import Collator
+from carot.training.data import (
+    Instruction,
+    InstructionData,
+    ParallelData,
+    encode_instruction,
+    read_instructions,
+)
+from carot.training.objectives import Carot, make_objectives, objective_names
+from carot.training.plan import Mixture, StepPlan, step_kinds
+from carot.training.recipe import Data, Recipe, nearest
+from carot.training.refit import Refit
+from carot.training.trainer import ALIGNER_FOLDER, RECIPE_FILE, CarotTrainer
+
+DEFAULTS: dict[str, Any] = {
+    "per_device_train_batch_size": 16,
+    "learning_rate": 1e-4,
+    "weight_decay": 0.01,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 300,
+    "max_grad_norm": 1.0,
+    "logging_steps": 10,
+    "save_total_limit": 2,
+    "report_to": "none",
+}
+"""Of ``TrainingArguments``: the CAROT paper's, where it says."""
+
+OURS = ("output_dir", "max_steps", "num_train_epochs", "remove_unused_columns")
+"""Of ``TrainingArguments``: set by the plan of steps."""
+
+
+def train(
+    model: Any,
+    tokenizer: Any,
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    aligner: Aligner | None = None,
+    instructions: Sequence[Instruction] | None = None,
+    corpus: ParallelCorpus | None = None,
+    eval_instructions: Sequence[Instruction] | None = None,
+    callbacks: Sequence[Any] = (),
+    resume: bool = False,
+) -> Any:
+    """Train a model as a recipe says.
+
+    Parameters
+    ----------
+    model, tokenizer
+        A decoder-only Hugging Face model and its tokenizer. With ``recipe.lora`` it gets an
+        adapter, unless it has one; without, its own weights are trained.
+    recipe : Recipe
+        Objective, data, schedule.
+    output : path
+        Folder of checkpoints, and at last of the adapter (or weights), tokenizer, recipe and
+        aligner.
+    aligner : Aligner, optional
+        For the objective ``carot``; fitted on the parallel corpus where left out.
+    instructions : sequence of Instruction, optional
+        Instead of ``recipe.data.instructions``.
+    corpus : ParallelCorpus, optional
+        Instead of ``recipe.data.parallel``.
+    eval_instructions : sequence of Instruction, optional
+        Held-out rows; their loss is logged as ``recipe.training`` says (``eval_strategy``, ...).
+    callbacks : sequence of TrainerCallback
+        More callbacks (early stopping, ...).
+    resume : bool
+        Go on from the last checkpoint in ``output``, where there is one.
+
+    Returns
+    -------
+    PeftModel or PreTrainedModel
+        The trained model, in evaluation mode.
+
+    Raises
+    ------
+    CarotError
+        For a recipe that does not fit the data or the model, a folder that holds another run, or a
+        loss that is not finite.
+    """
+    output = Path(output)
+    names = objective_names(recipe)
+    arguments = _arguments(recipe, output)
+    checkpoint = _checkpoint(output, recipe, resume)
+    set_seed(arguments.seed)
+    rows = _instructions(recipe.data, instructions, tokenizer)
+    held_out, parallel = _parallel(recipe, corpus) if len(names) > 1 else (None, None)
+    if checkpoint is not None and (folder := Path(checkpoint) / ALIGNER_FOLDER).is_dir():
+        aligner = Aligner.from_pretrained(folder)
+    elif aligner is None and "carot" in names and parallel is not None:
+        aligner = fit_aligner(
+            model, tokenizer, parallel.corpus, recipe.align.layers, progress=True
+        )
+    model = _with_adapter(model, recipe)
+    anatomy = dissect(model)
+    objectives = make_objectives(recipe, anatomy, aligner)
+    kinds = list(dict.fromkeys(objective.kind for objective, _ in objectives))
+    plan = _plan(recipe, arguments, rows, parallel, list(kinds), grouped="solar" in names)
+    arguments.max_steps = len(plan.kinds)
+    evaluated = None
+    if eval_instructions is not None:
+        evaluated = _Held(_encoded(recipe.data, eval_instructions, tokenizer))
+    trainer = CarotTrainer(
+        objectives=objectives,
+        anatomy=anatomy,
+        plan=plan,
+        recipe=recipe,
+        model=model,
+        args=arguments,
+        train_dataset=Mixture(
+            {"instructions": rows} | ({} if parallel is None else {"parallel": parallel})  # type: ignore[dict-item]
+        ),
+        eval_dataset=evaluated,
+        data_collator=Collator(tokenizer, recipe.data.max_length),
+        processing_class=tokenizer,
+        callbacks=[*callbacks, *_refits(recipe, objectives, anatomy, tokenizer, held_out)],
+    )
+    if arguments.should_save:
+        write_atomically(output / RECIPE_FILE, recipe.to_yaml())
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model()
+    trainer.save_state()
+    return trainer.model.eval()
+
+
+def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
+    known = {field.name for field in fields(TrainingArguments)}
+    for name in recipe.training:
+        if name in OURS:
+            raise CarotError(f"training.{name} is set by the schedule and the output folder")
+        if name not in known:
+            raise CarotError(f"no key 'training.{name}'{nearest(name, sorted(known))}")
+    given = DEFAULTS | recipe.training
+    given.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
+    # Alignment steps leave the upper layers out.
+    given.setdefault("ddp_find_unused_parameters", True)
+    try:
+        arguments = TrainingArguments(str(output), remove_unused_columns=False, **given)
+    except (ValueError, TypeError) as error:
+        raise CarotError(f"training: {' '.join(str(error).split())}") from error
+    # One process with several GPUs would be given DataParallel, which copies no hooks.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
+
+
+def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> str | None:
+    """Find the checkpoint to go on from; refuse the folder of another run."""
+    require_folder_or_nothing(output)
+    last: str | None = get_last_checkpoint(str(output)) if output.is_dir() else None
+    if last is None:
+        return None
+    if not resume:
+        raise CarotError(
+            f"{output} holds checkpoints of a run; go on with resume, or name another folder"
+        )
+    before = Recipe.from_yaml(output / RECIPE_FILE).model_dump(mode="json")
+    for section, value in recipe.model_dump(mode="json").items():
+        if before[section] != value:
+            raise CarotError(
+                f"{output} was begun with {section} {before[section]!r:.100}, and now it is "
+                f"{value!r:.100}; use the same recipe, or name another folder"
+            )
+    return last
+
+
+def _instructions(
+    data: Data, given: Sequence[Instruction] | None, tokenizer: Any
+) -> InstructionData:
+    if given is None:
+        if data.instructions is None:
+            raise CarotError("the recipe names no data.instructions; expected a file or a hub id")
+        given = read_instructions(data.instructions, tokenizer, data.languages)
+    return InstructionData(_encoded(data, given, tokenizer))
+
+
+def _encoded(data: Data, rows: Sequence[Instruction], tokenizer: Any) -> list[Any]:
+    made = [
+        encode_instruction(
+            tokenizer, row, separator=data.separator, end=data.end, max_length=data.max_length
+        )
+        for row in rows
+    ]
+    kept = [row for row in made if row is not None]
+    if not kept:
+        raise CarotError(
+            f"no instruction has a response within data.max_length {data.max_length} tokens"
+        )
+    if len(kept) < len(made):
+        warnings.warn(
+            f"{len(made) - len(kept)} of {len(made)} instructions left out: no response within "
+            f"data.max_length {data.max_length} tokens",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _parallel(
+    recipe: Recipe, corpus: ParallelCorpus | None
+) -> tuple[ParallelCorpus | None, ParallelData]:
+    """Return the held-out sentences, where they are needed, and the pairs to train on."""
+    data = recipe.data
+    if corpus is None:
+        if data.parallel is None:
+            raise CarotError(
+                f"objective {recipe.objective!r} aligns states, and the recipe names no "
+                "data.parallel; expected a corpus"
+            )
+        corpus = open_corpus(data.parallel, data.languages, data.limit)
+    if not recipe.align.refit_every or not data.held_out:
+        return None, ParallelData(corpus)
+    rows = len(corpus) - data.held_out
+    if rows < 1:
+        raise CarotError(
+            f"{corpus.name}: {len(corpus)} sentences, data.held_out keeps {data.held_out} of them; "
+            "expected fewer"
+        )
+    held_out = ParallelCorpus(
+        {language: corpus[language][rows:] for language in corpus.languages}, name=corpus.name
+    )
+    return held_out, ParallelData(corpus.select(limit=rows))
+
+
+def _with_adapter(model: Any, recipe: Recipe) -> Any:
+    if recipe.lora is None or hasattr(model, "peft_config"):
+        return model
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise CarotError(
+            "LoRA needs the package peft; install it with pip install 'carot[train]', or train all "
+            "parameters with lora: null"
+        ) from error
+    lora = recipe.lora
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.target_modules,
+    )
+    return get_peft_model(model, config)
+
+
+def _plan(
+    recipe: Recipe,
+    arguments: TrainingArguments,
+    rows: InstructionData,
+    parallel: ParallelData | None,
+    kinds: list[str],
+    *,
+    grouped: bool,
+) -> StepPlan:
+    size, seed = arguments.per_device_train_batch_size, arguments.data_seed or arguments.seed
+    per_step = arguments.gradient_accumulation_steps * arguments.world_size
+    schedule = recipe.schedule
+    steps = schedule.steps or ceil(schedule.epochs * len(rows) / (size * per_step))
+    stream = rows.batches_of_items if grouped else rows.batches
+    begin: dict[str, Any] = {"instructions": lambda: stream(size, seed)}
+    if parallel is not None:
+        begin["parallel"] = lambda: parallel.batches(size, seed)
+    alternate = schedule.kind == "alternate"
+    return StepPlan(
+        step_kinds(steps, kinds, schedule.fraction, alternate=alternate), begin, per_step
+    )
+
+
+def _refits(
+    recipe: Recipe, objectives: Any, anatomy: Any, tokenizer: Any, held_out: ParallelCorpus | None
+) -> list[Refit]:
+    every = recipe.align.refit_every
+    return [
+        Refit(objective, anatomy, tokenizer, held_out, every, recipe.data.max_length)
+        for objective, _ in objectives
+        if isinstance(objective, Carot) and every and held_out is not None
+    ]
+
+
+class _Held:
+    """Held-out instructions as rows of the collator."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[str, Any]:
+        return "instructions", self.rows[index]
