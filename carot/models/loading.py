@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from carot.errors import CarotError
 
@@ -43,7 +45,8 @@ def load_model(
     Parameters
     ----------
     name_or_path : str or path
-        A hub id, a local folder, or ``"demo"`` (Gemma 3 270M, prepared once into the cache).
+        A hub id, a local folder, or ``"demo"`` (Gemma 3 270M, prepared once into the cache). A
+        PEFT adapter is loaded on its base model.
     dtype : torch.dtype or str
         As in ``from_pretrained``; ``"auto"`` keeps the checkpoint's.
     device_map : str or dict, optional
@@ -69,6 +72,8 @@ def load_model(
         key: kwargs[key] for key in ("revision", "token", "trust_remote_code") if key in kwargs
     }
     try:
+        if (adapter := _adapter_config(source, kwargs)) is not None:
+            return _load_adapter(source, adapter, dtype, device_map, quantization_config, kwargs)
         if AutoConfig.from_pretrained(source, **shared).is_encoder_decoder:
             raise CarotError(f"{name_or_path} is an encoder-decoder; expected a decoder-only model")
         tokenizer = AutoTokenizer.from_pretrained(source, **shared)
@@ -94,6 +99,44 @@ def load_model(
     if device_map is None and quantization_config is None and torch.cuda.is_available():
         model = model.to("cuda")
     return model.eval(), tokenizer
+
+
+def _adapter_config(source: str, kwargs: dict[str, Any]) -> str | None:
+    where = {key: kwargs[key] for key in ("revision", "token") if key in kwargs}
+    found: str | None = find_adapter_config_file(source, **where)
+    return found
+
+
+def _load_adapter(
+    source: str,
+    adapter: str,
+    dtype: torch.dtype | str,
+    device_map: str | dict[str, Any] | None,
+    quantization_config: Any | None,
+    kwargs: dict[str, Any],
+) -> tuple[Any, Any]:
+    """Load a PEFT adapter (as `carot train` writes it) on its base model."""
+    if importlib.util.find_spec("peft") is None:
+        raise CarotError(
+            f"{source} is an adapter, which needs the package peft; install it with "
+            "pip install 'carot[train]'"
+        )
+    from peft import PeftModel
+
+    base = json.loads(Path(adapter).read_text("utf-8")).get("base_model_name_or_path")
+    if not base:
+        raise CarotError(f"{adapter} names no base_model_name_or_path; load the model yourself")
+    # A revision is the adapter's own.
+    options = {key: value for key, value in kwargs.items() if key != "revision"}
+    model, tokenizer = load_model(
+        base,
+        dtype=dtype,
+        device_map=device_map,
+        quantization_config=quantization_config,
+        **options,
+    )
+    shared = {key: kwargs[key] for key in ("revision", "token") if key in kwargs}
+    return PeftModel.from_pretrained(model, source, **shared).eval(), tokenizer
 
 
 def prepare_demo() -> Path:

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from carot.errors import CarotError
 from carot.models.anatomy import Anatomy, last_logits, without_adapter
 from carot.models.encoding import position_ids
 from carot.models.hooks import registered, states_of
@@ -48,11 +47,6 @@ def layer_states(
     -------
     dict of int to Tensor
         Shape (B, S, d) each, with a gradient where gradients are on.
-
-    Raises
-    ------
-    CarotError
-        Under reentrant gradient checkpointing, which hides the gradient of states.
     """
     seen: dict[int, Tensor] = {}
 
@@ -62,16 +56,11 @@ def layer_states(
 
     modules = {layer: anatomy.layers[layer] for layer in layers}
     with shortened(anatomy, max(layers) + 1), registered(modules, keep):
-        output = anatomy.model(
+        anatomy.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids(attention_mask),
             use_cache=False,
             **last_logits(anatomy.model),
-        )
-    if output.logits.requires_grad and not all(states.requires_grad for states in seen.values()):
-        raise CarotError(
-            "layer states have no gradient: gradient checkpointing is reentrant; set "
-            "gradient_checkpointing_kwargs: {use_reentrant: false}"
         )
     return seen

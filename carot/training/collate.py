@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,10 @@ class Collator:
     def __init__(self, tokenizer: Any, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.makers = {"instructions": self.instructions, "parallel": self.parallel}
+        self.makers: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
+            "instructions": self.instructions,
+            "parallel": self.parallel,
+        }
 
     def __call__(self, rows: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
         """Collate rows ``(kind, row)``."""
@@ -47,9 +50,7 @@ class Collator:
             return torch.tensor([row + [blank] * (width - len(row)) for row in values])
 
         ids = [row.ids for row in rows]
-        labels = [
-            [IGNORED] * row.response_start + row.ids[row.response_start :] for row in rows
-        ]
+        labels = [[IGNORED] * row.response_start + row.ids[row.response_start :] for row in rows]
         return {
             "input_ids": padded(ids, fill),
             "attention_mask": padded([[1] * len(row) for row in ids], 0),
@@ -63,7 +64,7 @@ class Collator:
         batch: dict[str, Any] = {"sentences": torch.tensor([row[0] for row in rows])}
         for side, column in (("source", 1), ("target", 2)):
             names = [f"the {side} of sentence {row[0] + 1}" for row in rows]
-            texts = [row[column] for row in rows]
+            texts = [str(row[column]) for row in rows]
             encoded = encode(self.tokenizer, texts, truncate_to=self.max_length, names=names)
             batch[f"{side}_ids"] = encoded.input_ids
             batch[f"{side}_mask"] = encoded.attention_mask

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.linalg import subspace_angles
 from torch import Tensor
 
 from carot.alignment import LayerAligner
@@ -67,15 +69,11 @@ def principal_angles(first: Tensor, second: Tensor) -> Tensor:
     Tensor
         Shape (min(rank a, rank b),), float64.
     """
-    bases = [_basis(matrix.double()) for matrix in (first, second)]
-    cosines = torch.linalg.svdvals(bases[0].T @ bases[1]).clamp(max=1)
-    # arccos is blunt near 0 degrees: there the sine is what float64 still tells.
-    residual = bases[1] - bases[0] @ (bases[0].T @ bases[1])
-    sines = torch.linalg.svdvals(residual).flip(0)[: len(cosines)].clamp(max=1)
-    angles = torch.where(cosines**2 > 0.5, sines.asin(), cosines.acos())
-    return angles.rad2deg()
+    bases = [_basis(matrix.double()).numpy() for matrix in (first, second)]
+    return torch.from_numpy(np.degrees(subspace_angles(*bases))[::-1].copy())
 
 
 def _basis(matrix: Tensor) -> Tensor:
     left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-    return left[:, values > 1e-6 * values[0]]
+    kept: Tensor = left[:, values > 1e-6 * values[0]]
+    return kept

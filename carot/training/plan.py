@@ -25,7 +25,9 @@ class Mixture(Dataset[tuple[str, Any]]):
         return kind, self.data[kind][number]
 
 
-def step_kinds(steps: int, kinds: Sequence[str], fraction: float, *, alternate: bool) -> list[set[str]]:
+def step_kinds(
+    steps: int, kinds: Sequence[str], fraction: float, *, alternate: bool
+) -> list[set[str]]:
     """Return for each optimizer step the kinds of data that it trains on.
 
     Parameters

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
 from carot.errors import CarotError
 from carot.files import read_text
@@ -47,9 +56,9 @@ class Data(Section):
     instructions: str | None = None
     parallel: str | None = None
     languages: list[str] | None = None
-    limit: int | None = Field(None, ge=1)
-    held_out: int = Field(128, ge=0)
-    max_length: int = Field(256, ge=2)
+    limit: PositiveInt | None = None
+    held_out: NonNegativeInt = 128
+    max_length: Annotated[int, Field(ge=2)] = 256
     separator: str | None = None
     end: bool = True
 
@@ -71,11 +80,11 @@ class Align(Section):
     """
 
     layers: list[int] | None = None
-    theta: float = Field(0.5, gt=0, le=1)
-    epsilon: float = Field(0.05, gt=0)
-    rho: float = Field(0.5, gt=0)
+    theta: Annotated[float, Field(gt=0, le=1)] = 0.5
+    epsilon: PositiveFloat = 0.05
+    rho: PositiveFloat = 0.5
     teacher: Literal["current", "frozen"] = "current"
-    refit_every: int = Field(0, ge=0)
+    refit_every: NonNegativeInt = 0
 
 
 class MidAlignSettings(Section):
@@ -92,7 +101,7 @@ class MidAlignSettings(Section):
     """
 
     layer: int | None = None
-    temperature: float = Field(0.1, gt=0)
+    temperature: PositiveFloat = 0.1
     symmetric: bool = True
 
 
@@ -109,9 +118,9 @@ class SolarSettings(Section):
         Lambda, of the cosine term.
     """
 
-    top_k: int = Field(30, ge=1)
-    temperature: float = Field(1.0, gt=0)
-    strength: float = Field(0.5, ge=0)
+    top_k: PositiveInt = 30
+    temperature: PositiveFloat = 1.0
+    strength: NonNegativeFloat = 0.5
 
 
 class Schedule(Section):
@@ -132,18 +141,18 @@ class Schedule(Section):
     """
 
     kind: Literal["alternate", "sum"] = "alternate"
-    fraction: float = Field(0.5, ge=0, le=1)
-    steps: int | None = Field(None, ge=1)
-    epochs: float = Field(1.0, gt=0)
-    weights: dict[str, float] = Field(default_factory=dict)
+    fraction: Annotated[float, Field(ge=0, le=1)] = 0.5
+    steps: PositiveInt | None = None
+    epochs: PositiveFloat = 1.0
+    weights: dict[str, float] = {}
 
 
 class Lora(Section):
     """A LoRA adapter (PEFT); the paper's values."""
 
-    r: int = Field(64, ge=1)
-    alpha: int = Field(64, ge=1)
-    dropout: float = Field(0.05, ge=0, lt=1)
+    r: PositiveInt = 64
+    alpha: PositiveInt = 64
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
     target_modules: str | list[str] = "all-linear"
 
 
@@ -171,7 +180,7 @@ class Recipe(Section):
     solar: SolarSettings = SolarSettings()
     schedule: Schedule = Schedule()
     lora: Lora | None = Lora()
-    training: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = {}
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Recipe:
@@ -202,7 +211,10 @@ class Recipe(Section):
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults written out."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        text: str = yaml.safe_dump(
+            self.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+        )
+        return text
 
 
 def _first_line(error: ValidationError) -> str:

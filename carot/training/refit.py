@@ -50,8 +50,8 @@ def corpus_vectors(
                     found[layer].append(sentence_vectors(hidden, content).cpu())
     finally:
         anatomy.model.train(training)
-    count = len(corpus.languages)
-    return {layer: torch.cat(parts).unflatten(0, (count, -1)) for layer, parts in found.items()}
+    shape = (len(corpus.languages), len(corpus), -1)
+    return {layer: torch.cat(parts).reshape(shape) for layer, parts in found.items()}
 
 
 def fit_vectors(aligner: Aligner, vectors: dict[int, Tensor], languages: list[str]) -> Aligner:
@@ -114,6 +114,11 @@ class Refit(TrainerCallback):
         self.max_length = max_length
         self.measured: dict[str, float] = {}
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Fit on the held-out sentences first: later fits differ by what training changed alone."""
+        if not state.global_step:
+            self.refit()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Fit again where it is due; what was measured goes into the next log."""
         if state.global_step % self.every:
@@ -121,18 +126,15 @@ class Refit(TrainerCallback):
         control.should_log = True
         self.measured = self.refit()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Put what was measured into the log."""
-        if logs is not None:
-            logs.update(self.measured)
-            self.measured = {}
+    def take_measured(self) -> dict[str, float]:
+        """Return what was measured since the last log."""
+        measured, self.measured = self.measured, {}
+        return measured
 
     def refit(self) -> dict[str, float]:
         """Fit again; return principal angles (degrees) and cosines with English, by layer."""
         layers = self.objective.layers
-        vectors = corpus_vectors(
-            self.anatomy, self.tokenizer, self.corpus, layers, self.max_length
-        )
+        vectors = corpus_vectors(self.anatomy, self.tokenizer, self.corpus, layers, self.max_length)
         before = self.objective.aligner
         after = fit_vectors(before, vectors, self.corpus.languages)
         self.objective.aligner = after

@@ -108,9 +108,7 @@ def train(
     if checkpoint is not None and (folder := Path(checkpoint) / ALIGNER_FOLDER).is_dir():
         aligner = Aligner.from_pretrained(folder)
     elif aligner is None and "carot" in names and parallel is not None:
-        aligner = fit_aligner(
-            model, tokenizer, parallel.corpus, recipe.align.layers, progress=True
-        )
+        aligner = fit_aligner(model, tokenizer, parallel.corpus, recipe.align.layers, progress=True)
     model = _with_adapter(model, recipe)
     anatomy = dissect(model)
     objectives = make_objectives(recipe, anatomy, aligner)
@@ -133,14 +131,15 @@ def train(
         eval_dataset=evaluated,
         data_collator=Collator(tokenizer, recipe.data.max_length),
         processing_class=tokenizer,
-        callbacks=[*callbacks, *_refits(recipe, objectives, anatomy, tokenizer, held_out)],
+        callbacks=list(callbacks),
+        refit=_refit(recipe, objectives, anatomy, tokenizer, held_out),
     )
     if arguments.should_save:
         write_atomically(output / RECIPE_FILE, recipe.to_yaml())
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     trainer.save_state()
-    return trainer.model.eval()
+    return model.eval()
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
@@ -151,7 +150,6 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         if name not in known:
             raise CarotError(f"no key 'training.{name}'{nearest(name, sorted(known))}")
     given = DEFAULTS | recipe.training
-    given.setdefault("gradient_checkpointing_kwargs", {"use_reentrant": False})
     # Alignment steps leave the upper layers out.
     given.setdefault("ddp_find_unused_parameters", True)
     try:
@@ -163,10 +161,10 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
     return arguments
 
 
-def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> str | None:
+def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> Any:
     """Find the checkpoint to go on from; refuse the folder of another run."""
     require_folder_or_nothing(output)
-    last: str | None = get_last_checkpoint(str(output)) if output.is_dir() else None
+    last = get_last_checkpoint(str(output)) if output.is_dir() else None  # type: ignore[no-untyped-call]
     if last is None:
         return None
     if not resume:
@@ -284,15 +282,14 @@ def _plan(
     )
 
 
-def _refits(
+def _refit(
     recipe: Recipe, objectives: Any, anatomy: Any, tokenizer: Any, held_out: ParallelCorpus | None
-) -> list[Refit]:
+) -> Refit | None:
     every = recipe.align.refit_every
-    return [
-        Refit(objective, anatomy, tokenizer, held_out, every, recipe.data.max_length)
-        for objective, _ in objectives
-        if isinstance(objective, Carot) and every and held_out is not None
-    ]
+    for objective, _ in objectives:
+        if isinstance(objective, Carot) and held_out is not None:
+            return Refit(objective, anatomy, tokenizer, held_out, every, recipe.data.max_length)
+    return None
 
 
 class _Held:

@@ -19,6 +19,7 @@ from carot.models.anatomy import Anatomy
 from carot.training.objectives import Carot, Objective, count
 from carot.training.plan import StepPlan
 from carot.training.recipe import Recipe
+from carot.training.refit import Refit
 
 ALIGNER_FOLDER = "aligner"
 RECIPE_FILE = "recipe.yaml"
@@ -42,6 +43,8 @@ class CarotTrainer(Trainer):
         Rows of every step.
     recipe : Recipe
         Written beside each checkpoint.
+    refit : Refit, optional
+        Fits the aligner again on the way.
     **kwargs
         Of ``transformers.Trainer``.
     """
@@ -53,6 +56,7 @@ class CarotTrainer(Trainer):
         anatomy: Anatomy,
         plan: StepPlan,
         recipe: Recipe,
+        refit: Refit | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -61,6 +65,9 @@ class CarotTrainer(Trainer):
         self.plan = plan
         self.recipe = recipe
         self.loss_is_scaled_for_ga = True  # compute_loss divides by the counts of the whole step
+        self.refit = refit
+        if refit is not None:
+            self.add_callback(refit)
         self._sums: dict[str, Tensor] = {}
 
     @property
@@ -154,9 +161,13 @@ class CarotTrainer(Trainer):
                 steps = total[1] / self.args.world_size / self.args.gradient_accumulation_steps
                 logs[f"loss_{name}"] = float(total[0] / self.args.world_size / steps)
             self._sums = {}
+            if self.refit is not None:
+                logs |= self.refit.take_measured()
         super().log(logs, start_time)
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None
+    ) -> None:
         super()._save(output_dir, state_dict)
         if not self.args.should_save:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 from carot.alignment import Aligner, TransportSettings
 from carot.errors import CarotError

@@ -17,8 +17,15 @@ Batch = Mapping[str, Any]
 class Objective(Protocol):
     """A loss on one kind of data: one file each, found by name."""
 
-    name: str
-    kind: Kind
+    @property
+    def name(self) -> str:
+        """The name that recipes and logs use."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """The data that it takes."""
+        ...
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
         """Return the mean loss of a micro-batch, over what :func:`count` counts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,8 +31,8 @@ class MidAlign:
     layer: int
     temperature: float = 0.1
     symmetric: bool = True
-    name: str = "midalign"
-    kind: Kind = "parallel"
+    name: ClassVar = "midalign"
+    kind: ClassVar[Kind] = "parallel"
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
         """Return the mean over pairs."""

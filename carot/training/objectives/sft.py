@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ from carot.training.objectives.base import Batch, Kind
 class Sft:
     """Cross-entropy over the tokens of the responses, the head run on those positions only."""
 
-    name: str = "sft"
-    kind: Kind = "instructions"
+    name: ClassVar = "sft"
+    kind: ClassVar[Kind] = "instructions"
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
         """Return the mean over response tokens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,8 +32,8 @@ class Solar:
     top_k: int = 30
     temperature: float = 1.0
     strength: float = 0.5
-    name: str = "solar"
-    kind: Kind = "instructions"
+    name: ClassVar = "solar"
+    kind: ClassVar[Kind] = "instructions"
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
         """Return the mean over response tokens, plus the mean over rows that have an English one.
