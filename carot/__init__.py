@@ -11,6 +11,7 @@ if _TYPE_CHECKING:
     from carot.evaluation.runner import evaluate
     from carot.evaluation.sweep import sweep
     from carot.models import AlignmentView, CarotModel, fit_aligner, load_model, wrap
+    from carot.training import Recipe, train
 
 __version__ = _version("carot")
 
@@ -22,10 +23,12 @@ _HOMES = {
     "CarotModel": "carot.models",
     "LayerAligner": "carot.alignment",
     "ParallelCorpus": "carot.corpora",
+    "Recipe": "carot.training",
     "evaluate": "carot.evaluation.runner",
     "fit_aligner": "carot.models",
     "load_model": "carot.models",
     "sweep": "carot.evaluation.sweep",
+    "train": "carot.training",
     "wrap": "carot.models",
 }
 """Imported when first asked for: the command line should not wait for torch to show its help."""
@@ -38,11 +41,13 @@ __all__ = [
     "CarotModel",
     "LayerAligner",
     "ParallelCorpus",
+    "Recipe",
     "__version__",
     "evaluate",
     "fit_aligner",
     "load_model",
     "sweep",
+    "train",
     "wrap",
 ]
 

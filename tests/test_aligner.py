@@ -657,7 +657,11 @@ def test_an_aligner_goes_to_the_hub_and_comes_back(tmp_path, monkeypatch):
 
 def test_defaults_of_a_sweep_are_kept_with_the_aligner(tmp_path):
     aligner = Aligner({3: layer(), 5: layer()}, ["en", "es"], IDENTITY)
+    assert aligner.default_layers() == [3, 5]
+    aligner.defaults = {"layers": [5]}
     assert aligner.default_layers() == [5]
+    deep = Aligner({15: layer(), 16: layer()}, ["en", "es"], IDENTITY)
+    assert deep.default_layers() == [15]
     aligner.defaults = {"layers": [3, 5], "theta": 0.25}
     aligner.save_pretrained(tmp_path)
     loaded = Aligner.from_pretrained(tmp_path)

@@ -48,9 +48,9 @@ def test_an_aligner_of_another_model_is_refused() -> None:
         carot.wrap(tiny_model("gpt2"), tiny_tokenizer(), aligner_of("llama"), layer=1)
 
 
-def test_the_default_layer_is_the_fitted_one_near_three_tenths() -> None:
+def test_the_default_layers_are_the_fitted_ones_but_the_last_quarter() -> None:
     model = carot.wrap(tiny_model("llama"), tiny_tokenizer(), aligner_of("llama"))
-    assert model.layers == [1]
+    assert model.layers == [1, 2]
 
 
 def test_fitting_is_the_same_whatever_the_batch_size() -> None:

@@ -42,7 +42,17 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
 def main() -> None:
     """Run the command line; a mistake of the user's is one line and exit code 2."""
     warnings.formatwarning = _one_line
-    from carot.cli import align, demo, eval, fit, generate, info, report, sweep  # noqa: F401
+    from carot.cli import (  # noqa: F401
+        align,
+        demo,
+        eval,
+        fit,
+        generate,
+        info,
+        report,
+        sweep,
+        train,
+    )
 
     try:
         app()

@@ -29,6 +29,9 @@ def evaluate(
     layers: Layers = None,
     theta: Annotated[float | None, typer.Option(help="Perplexity filter, in (0, 1].")] = None,
     strength: Annotated[float | None, typer.Option(help="Of lang_vec.")] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(help="Take each method's layers and settings from this sweep.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Questions in each language.")] = None,
     skip: Annotated[int, typer.Option(help="Leave out as many first (a sweep's dev).")] = 0,
     seed: Annotated[int, typer.Option(help="Of the draw and the intervals.")] = 0,
@@ -40,6 +43,7 @@ def evaluate(
     """Evaluate methods on a benchmark, against the unsteered model."""
     from carot.alignment import Aligner
     from carot.evaluation.runner import evaluate as run
+    from carot.evaluation.sweep import chosen_setups
     from carot.evaluation.tasks import get_task
     from carot.files import require_file_or_nothing, write_atomically
     from carot.reporting.evaluation_report import html_report
@@ -59,6 +63,7 @@ def evaluate(
         names(languages) or [],
         methods=names(methods) or [],
         data=data,
+        setups=None if sweep is None else chosen_setups(sweep),
         layers=numbers(layers, "--layer"),
         limit=limit,
         skip=skip,

@@ -17,6 +17,7 @@ from carot.evaluation.questions import Questions, draw_questions
 from carot.evaluation.runner import Row, Setup, ask, evaluate_questions
 from carot.evaluation.summary import UNSTEERED
 from carot.evaluation.tasks import get_task
+from carot.files import read_text
 from carot.interventions import CHOOSES_LAYERS, ENGLISH, METHODS, method_settings
 from carot.journal import Journal
 from carot.models.steering import EnglishMemory
@@ -144,6 +145,28 @@ def sweep(
     if journal is not None:
         journal.finish(json.dumps(results, ensure_ascii=False) + "\n")
     return results
+
+
+def chosen_setups(path: str | Path) -> dict[str, Setup]:
+    """Read what a sweep chose for each method, from its JSON file.
+
+    Raises
+    ------
+    CarotError
+        When the file is not the results of a sweep.
+    """
+    try:
+        chosen = json.loads(read_text(Path(path)))["chosen"]
+        return {
+            method: Setup(method, tuple(values["layers"]), _without_layers(values))
+            for method, values in chosen.items()
+        }
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise CarotError(f"{path}: not the results of `carot sweep`") from error
+
+
+def _without_layers(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != "layers"}
 
 
 def _try_all(

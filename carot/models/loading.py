@@ -97,7 +97,8 @@ def load_model(
     if str(name_or_path) == DEMO_MODEL:
         model.config._name_or_path = DEMO_MODEL
     if device_map is None and quantization_config is None and torch.cuda.is_available():
-        model = model.to("cuda")
+        # Of several processes on one machine, each has a GPU of its own.
+        model = model.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
     return model.eval(), tokenizer
 
 

@@ -38,8 +38,8 @@ def wrap(
     aligner : Aligner
         Fitted on this model.
     layer : int, optional
-        The layer that is steered; by default what a sweep chose, else the fitted layer nearest to
-        0.3 of the depth.
+        The layer that is steered; by default what a sweep chose, else every fitted layer but those
+        of the last quarter of the depth.
     layers : sequence of int, optional
         Several layers instead: each aligns the states as they then are.
     intervention : str, Intervention, or mapping of int to Intervention

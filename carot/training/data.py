@@ -12,6 +12,8 @@ from carot.corpora import ParallelCorpus
 from carot.corpora.hub import load_hub
 from carot.corpora.parallel import read_jsonl
 from carot.errors import CarotError
+from carot.evaluation.items import RankingItem
+from carot.evaluation.tasks import get_task
 from carot.interventions import ENGLISH
 from carot.models.encoding import begins_with_bos
 from carot.models.scoring import prepare_candidates
@@ -57,7 +59,8 @@ def read_instructions(
     source : str or path
         A JSONL file, or the id of a hub data set (``CohereLabs/aya_dataset``). Rows hold
         ``prompt``, ``response``, ``language`` and perhaps ``id``; or ``messages``, a list of
-        ``{"role", "content"}`` that ends with the assistant's turn.
+        ``{"role", "content"}`` that ends with the assistant's turn. ``task:NAME`` or
+        ``task:NAME:FOLDER`` takes the questions of a ranking task with their right answers.
     tokenizer : PreTrainedTokenizerBase
         Its chat template renders ``messages``.
     languages : sequence of str, optional
@@ -68,6 +71,8 @@ def read_instructions(
     CarotError
         Naming the row in which something is missing.
     """
+    if str(source).startswith("task:"):
+        return task_instructions(str(source), languages)
     if Path(source).suffix == ".jsonl" or Path(source).exists():
         rows: Sequence[Mapping[str, Any]] = read_jsonl(source)
     else:
@@ -81,6 +86,20 @@ def read_instructions(
         there = ", ".join(sorted({row.language for row in made})) or "no row"
         raise CarotError(f"{source}: nothing in {', '.join(languages or ())}; there: {there}")
     return kept
+
+
+def task_instructions(source: str, languages: Sequence[str] | None = None) -> list[Instruction]:
+    """Take the questions of a ranking task and their right answers; ``task:NAME[:FOLDER]``."""
+    _, name, *folder = source.split(":", 2)
+    task = get_task(name, folder[0] if folder else None)
+    rows = []
+    for language in languages or task.languages():
+        for item in task.load(language)[0].values():
+            if not isinstance(item, RankingItem):
+                raise CarotError(f"{source}: answers are not ranked; expected a ranking task")
+            answer = item.candidates[item.answer] + item.suffix
+            rows.append(Instruction(item.prompt, answer, language, item.id))
+    return rows
 
 
 def _instruction(row: Mapping[str, Any], where: str, number: str, tokenizer: Any) -> Instruction:

@@ -187,7 +187,7 @@ def run_as_forward(model: nn.Module, call: Callable[[], Tensor]) -> Tensor:
     if not isinstance(model, DistributedDataParallel):
         return call()
     inner = model.module
-    model.module = _Call(call)
+    model.module = _Call(inner, call)
     try:
         loss: Tensor = model()
     finally:
@@ -196,8 +196,9 @@ def run_as_forward(model: nn.Module, call: Callable[[], Tensor]) -> Tensor:
 
 
 class _Call(nn.Module):
-    def __init__(self, call: Callable[[], Tensor]) -> None:
+    def __init__(self, inner: nn.Module, call: Callable[[], Tensor]) -> None:
         super().__init__()
+        self.inner = inner  # DistributedDataParallel looks for buffers here
         self.call = call
 
     def forward(self) -> Tensor:

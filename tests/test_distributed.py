@@ -1,0 +1,65 @@
+"""Training in two processes is training in one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+SCRIPT = Path(__file__).parent / "launch_training.py"
+
+
+def content(size: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "objective": "carot",
+        "lora": {"r": 4, "dropout": 0},
+        "align": {"layers": [1], "refit_every": 3},
+        "data": {"held_out": 12},
+        "schedule": {"steps": 6},
+        "training": {
+            "per_device_train_batch_size": size,
+            "logging_steps": 1,
+            "warmup_steps": 0,
+            "learning_rate": 1e-2,
+            "use_cpu": True,
+            "disable_tqdm": True,
+        },
+    } | changes
+
+
+def launch(output: Path, recipe: dict[str, Any], processes: int, *options: str) -> list[Any]:
+    command = [sys.executable]
+    if processes > 1:
+        # Under --cpu accelerate starts several processes through MPI only.
+        command += ["-m", "accelerate.commands.launch", *(options or ["--multi_gpu"])]
+        command += ["--num_processes", str(processes), "--num_machines", "1"]
+        command += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+        command += ["--main_process_port", "0"]
+    command += [str(SCRIPT), json.dumps(recipe), str(output)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    state = json.loads((output / "trainer_state.json").read_text())
+    return [row for row in state["log_history"] if "loss" in row]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["alternate", "sum"])
+def test_two_processes_have_the_losses_of_one(tmp_path: Path, kind: str) -> None:
+    schedule = {"schedule": {"steps": 6, "kind": kind}}
+    one = launch(tmp_path / "one", content(8, **schedule), 1)
+    two = launch(tmp_path / "two", content(4, **schedule), 2)
+    assert len(one) == len(two) == (9 if kind == "alternate" else 6)
+    for alone, shared in zip(one, two, strict=True):
+        assert shared.keys() == alone.keys()
+        for key in ("loss", "loss_sft", "loss_carot", "grad_norm"):
+            if key in alone:
+                assert shared[key] == pytest.approx(alone[key], rel=1e-4, abs=1e-4), key
+    weights = [load_file(tmp_path / name / "adapter_model.safetensors") for name in ("one", "two")]
+    for name, tensor in weights[0].items():
+        assert torch.allclose(tensor, weights[1][name], atol=1e-3), name
