@@ -63,3 +63,13 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path, kind: str) -> None
     weights = [load_file(tmp_path / name / "adapter_model.safetensors") for name in ("one", "two")]
     for name, tensor in weights[0].items():
         assert torch.allclose(tensor, weights[1][name], atol=1e-3), name
+
+
+@pytest.mark.slow
+def test_sharded_parameters_have_the_same_gradients() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command += ["--master_port", "29517", str(SCRIPT.with_name("launch_sharded.py"))]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "carot: 19 gradients agree" in ran.stdout
+    assert "sft: 39 gradients agree" in ran.stdout
