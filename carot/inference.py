@@ -54,7 +54,10 @@ def generate_file(
     progress: bool = False,
     **generate_kwargs: Any,
 ) -> Path:
-    """Answer each row, and write ``{"id", "prompt", "answer", "steered"}`` in input order.
+    """Answer each row, and write it with ``answer`` and how it was steered, in input order.
+
+    Rows are ``{"id", "prompt", "answer", "steered", "match", "interpolation"}``, the last three
+    those of :class:`carot.models.Steering`.
 
     Rows are appended to ``<output>.partial``, batch by batch; the file takes its name when it is
     whole. Started again with the same settings, a run goes on after the rows that are there.
@@ -91,7 +94,7 @@ def generate_file(
     begun = {
         **settings,
         "rows": hashlib.sha256(identity.encode()).hexdigest()[:16],
-        "aligner digest": model.aligner.digest(),
+        "aligner digest": model.aligner and model.aligner.digest(),
     }
     journal = Journal(output, begun)
     done = len(journal.rows)
@@ -99,10 +102,11 @@ def generate_file(
         advance(done)
         for start in range(done, len(rows), batch_size):
             part = rows[start : start + batch_size]
-            answers = model.generate(
+            answers, steering = model.generate(
                 prompts[start : start + batch_size],
                 english[start : start + batch_size],
                 content=content,
+                return_steering=True,
                 **generate_kwargs,
             )
             journal.append(
@@ -110,10 +114,17 @@ def generate_file(
                     "id": row["id"],
                     "prompt": row["prompt"],
                     "answer": answer,
-                    "steered": bool(row.get("english")),
+                    "steered": how.steered,
+                    "match": _rounded(how.match),
+                    "interpolation": _rounded(how.interpolation),
                 }
-                for row, answer in zip(part, answers, strict=True)
+                for row, answer, how in zip(part, answers, steering, strict=True)
             )
             advance(len(part))
     journal.finish()
     return journal.output
+
+
+def _rounded(value: float | None) -> float | None:
+    """Cut off what padding changes in the last digits."""
+    return None if value is None else round(value, 4)

@@ -1,4 +1,4 @@
-"""Gradients of sharded losses (FSDP2, gloo) against those of the whole model; started by torchrun."""
+"""Gradients of sharded losses (FSDP2, gloo) against the whole model's; started by torchrun."""
 
 from __future__ import annotations
 

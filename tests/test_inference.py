@@ -13,7 +13,7 @@ from tiny import corpus, tiny_model, tiny_tokenizer
 
 from carot.errors import CarotError
 from carot.inference import generate_file, read_prompts
-from carot.models import fit_aligner, wrap
+from carot.models import Steering, fit_aligner, wrap
 
 ROWS = [
     {"id": "z", "prompt": "La casa es grande.", "english": "The house is big."},
@@ -24,6 +24,7 @@ ROWS = [
     {"id": 3, "prompt": "Hola"},
     {"id": "c", "prompt": "Llueve\u2028mucho.", "english": "It rains."},
 ]
+KEYS = ["id", "prompt", "answer", "steered", "match", "interpolation"]
 SETTINGS = {"model": "tiny", "layers": [1, 2], "theta": 0.5, "content_marker": None}
 
 
@@ -43,11 +44,12 @@ class Echo:
     def aligner(self) -> Any:
         return types.SimpleNamespace(digest=lambda: "fitted")
 
-    def generate(self, prompts: list[str], english: list[str | None], **options: Any) -> list[str]:
+    def generate(self, prompts: list[str], english: list[str | None], **options: Any) -> Any:
         self.calls.append({"prompts": prompts, "english": english} | options)
         if len(self.calls) == self.breaks_at:
             raise self.by
-        return [f"{prompt} | {text} é" for prompt, text in zip(prompts, english, strict=True)]
+        answers = [f"{prompt} | {text} é" for prompt, text in zip(prompts, english, strict=True)]
+        return answers, [Steering(bool(text), 0.5 if text else None) for text in english]
 
     @property
     def asked(self) -> list[str]:
@@ -83,7 +85,7 @@ def whole(tmp_path_factory) -> bytes:
 def test_answers_stand_in_the_order_of_the_rows(output):
     assert answer(Echo(), output) == output
     rows = [json.loads(line) for line in output.read_text("utf-8").split("\n")[:-1]]
-    assert [list(row) for row in rows] == [["id", "prompt", "answer", "steered"]] * len(ROWS)
+    assert [list(row) for row in rows] == [KEYS] * len(ROWS)
     assert [row["id"] for row in rows] == ["z", "a", 7, "猫", "b", 3, "c"]
     assert [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     assert rows[0]["answer"] == "La casa es grande. | The house is big. é"

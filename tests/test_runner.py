@@ -357,3 +357,14 @@ def test_skip_leaves_out_what_a_sweep_chose_on(tmp_path: Path) -> None:
     assert results["skip"] == 6
     with pytest.raises(CarotError, match="skip is 38; expected 0 to 37"):
         run(limit=None, skip=38)
+
+
+def test_the_unsteered_model_needs_no_aligner() -> None:
+    model, tokenizer, aligner = tiny()
+    alone = evaluate(model, tokenizer, None, Small(), LANGUAGES, methods=["none"], limit=6)
+    beside = evaluate(model, tokenizer, aligner, Small(), LANGUAGES, methods=["none"], limit=6)
+    assert alone["aligner"] is None
+    assert alone["metrics"] == beside["metrics"]
+    assert alone["model"] == beside["model"]
+    with pytest.raises(CarotError, match="carot needs an aligner of this model"):
+        evaluate(model, tokenizer, None, Small(), LANGUAGES, methods=["carot"])

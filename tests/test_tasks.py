@@ -328,7 +328,9 @@ def test_an_oracle_gets_all_right_and_a_random_model_chance(tmp_path, monkeypatc
     task, language = ranking_task(tmp_path, name)
     items = draw_questions(task, [language]).items
     everything = items["en"] + items[language]
-    monkeypatch.setattr(runner, "wrap", lambda *_, **__: Fake(everything, knows=True))
+    oracle = Fake(everything, knows=True)
+    monkeypatch.setattr(runner, "wrap", lambda *_, **__: oracle)
+    monkeypatch.setattr(runner, "CarotModel", lambda *_, **__: oracle)
     results = runner.evaluate(
         None, None, aligner_of("gemma3"), task, [language], methods=["none", "carot"], layers=[1]
     )

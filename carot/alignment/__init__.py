@@ -3,6 +3,7 @@
 from carot.alignment.aligner import Aligner, ModelIdentity
 from carot.alignment.fit import LayerFitter, sentence_vectors
 from carot.alignment.layer import Alignment, LayerAligner, TransportSettings
+from carot.alignment.match import match_quality
 from carot.alignment.subspace import LanguageSubspace
 from carot.alignment.transport import perplexity_filter, unbalanced_sinkhorn
 
@@ -14,6 +15,7 @@ __all__ = [
     "LayerFitter",
     "ModelIdentity",
     "TransportSettings",
+    "match_quality",
     "perplexity_filter",
     "sentence_vectors",
     "unbalanced_sinkhorn",

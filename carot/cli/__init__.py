@@ -45,6 +45,7 @@ def main() -> None:
     from carot.cli import (  # noqa: F401
         align,
         demo,
+        distill,
         eval,
         fit,
         generate,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from carot.cli import app
-from carot.cli.options import AlignerFolder, DeviceMap, Dtype, Layers, Model, load, names, numbers
+from carot.cli.options import DeviceMap, Dtype, Layers, Model, load, names, numbers
 
 Task = Annotated[str, typer.Option(help="demo, bmlama, klar, mgsm, xquad, ...")]
 Data = Annotated[Path | None, typer.Option(help="Folder of the task's original files.")]
@@ -20,10 +20,12 @@ Methods = Annotated[str, typer.Option(help="As none,carot,lang_vec,mlrs,last_tok
 @app.command(name="eval")
 def evaluate(
     model: Model,
-    aligner: AlignerFolder,
     task: Task,
     languages: Languages,
     output: Annotated[Path, typer.Option(help="JSON file of the results.")],
+    aligner: Annotated[
+        str | None, typer.Option(help="Folder or hub id of an aligner; not needed for none alone.")
+    ] = None,
     data: Data = None,
     methods: Methods = "none,carot",
     layers: Layers = None,
@@ -51,7 +53,8 @@ def evaluate(
 
     if html is not None:
         require_file_or_nothing(html)
-    fitted, opened = Aligner.from_pretrained(aligner), get_task(task, data)
+    fitted = None if aligner is None else Aligner.from_pretrained(aligner)
+    opened = get_task(task, data)
     given = {"theta": theta, "strength": strength}
     settings: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     loaded, tokenizer = load(model, dtype, device_map)

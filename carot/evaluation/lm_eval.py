@@ -189,6 +189,7 @@ class CarotLM(HFLM):  # type: ignore[misc]
             layers_path=layers_path,
             **settings,
         )
+        self.fitted = {"languages": source.languages, "fit": source.fit}
         self.english_field = english_field
         self.content_marker = content_marker
         self.settings = {"intervention": intervention, "language": language, **settings}
@@ -306,10 +307,7 @@ class CarotLM(HFLM):  # type: ignore[misc]
         return info | {
             "carot": {
                 **self.settings,
-                "aligner": {
-                    "languages": self.carot.aligner.languages,
-                    "fit": self.carot.aligner.fit,
-                },
+                "aligner": self.fitted,
                 "layers": self.carot.layers,
                 "english_field": self.english_field,
                 "content_marker": self.content_marker,

@@ -101,7 +101,7 @@ def default_setup(
 def evaluate(
     model: Any,
     tokenizer: Any,
-    aligner: Aligner,
+    aligner: Aligner | None,
     task: Task | str,
     languages: Sequence[str],
     *,
@@ -122,7 +122,7 @@ def evaluate(
     Parameters
     ----------
     model, tokenizer, aligner
-        As for :func:`carot.wrap`.
+        As for :func:`carot.wrap`; the aligner may be None where only ``none`` is evaluated.
     task : Task or str
         A benchmark, by name or your own.
     languages : sequence of str
@@ -178,7 +178,7 @@ def evaluate(
 
 
 def _all_setups(
-    aligner: Aligner,
+    aligner: Aligner | None,
     methods: Sequence[str],
     setups: Mapping[str, Setup],
     layers: Sequence[int] | None,
@@ -189,6 +189,12 @@ def _all_setups(
         if name != UNSTEERED and name not in METHODS:
             known = ", ".join((UNSTEERED, *METHODS))
             raise CarotError(f"no method {name!r}; expected some of {known}")
+    if aligner is None:
+        if len(names) > 1:
+            raise CarotError(
+                f"{names[1]} needs an aligner of this model; expected one, or none alone"
+            )
+        return [Setup(UNSTEERED)]
     taken = {key for name in names if name != UNSTEERED for key in method_settings(name)}
     if unknown := sorted(set(settings) - taken):
         raise CarotError(f"no method among {', '.join(names)} has a setting {unknown[0]!r}")
@@ -198,7 +204,7 @@ def _all_setups(
 def evaluate_questions(
     model: Any,
     tokenizer: Any,
-    aligner: Aligner,
+    aligner: Aligner | None,
     task: Task,
     questions: Questions,
     setups: Sequence[Setup],
@@ -218,13 +224,15 @@ def evaluate_questions(
         if language != ENGLISH or setup.method == UNSTEERED
     ]
     for setup, language in runs:  # before the first answer, not after hours
-        if setup.method != UNSTEERED:
+        if aligner is not None and setup.method != UNSTEERED:
             setup.make(aligner, language)
+    plain = CarotModel(model, tokenizer, aligner, {})
+    identity = plain.anatomy.identity() if aligner is None else aligner.model
     results: dict[str, Any] = {
         "format": FORMAT,
         "task": task.name,
-        "model": asdict(aligner.model),
-        "aligner": {"digest": aligner.digest(), "fit": aligner.fit, "layers": list(aligner)},
+        "model": asdict(identity),
+        "aligner": None if aligner is None else _describe(aligner),
         "languages": questions.languages,
         "methods": [setup.method for setup in setups],
         "settings": {setup.method: setup.describe() for setup in setups},
@@ -233,7 +241,6 @@ def evaluate_questions(
         **(record or {}),
     }
     journal = None if output is None else Journal(output, results | {"ids": questions.ids})
-    plain = wrap(model, tokenizer, aligner, layers=[next(iter(aligner))])
     rows: list[Row] = []
     done = (
         {(row["method"], row["language"], row["id"]): row for row in journal.rows}
@@ -242,7 +249,7 @@ def evaluate_questions(
     )
     with track("evaluating", len(runs) * len(questions), enabled=progress) as advance:
         for setup, language in runs:
-            if setup.method == UNSTEERED:
+            if aligner is None or setup.method == UNSTEERED:
                 steered = plain
             else:
                 steered = setup.wrap(model, tokenizer, aligner, language)
@@ -270,6 +277,10 @@ def evaluate_questions(
     if journal is not None:
         journal.finish(json.dumps(results, ensure_ascii=False) + "\n")
     return results
+
+
+def _describe(aligner: Aligner) -> dict[str, Any]:
+    return {"digest": aligner.digest(), "fit": aligner.fit, "layers": list(aligner)}
 
 
 def ask(

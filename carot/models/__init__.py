@@ -3,7 +3,8 @@
 from carot.models.carot_model import CarotModel
 from carot.models.fitting import fit_aligner
 from carot.models.loading import load_model
+from carot.models.steering import Steering
 from carot.models.view import AlignmentView
 from carot.models.wrapping import wrap
 
-__all__ = ["AlignmentView", "CarotModel", "fit_aligner", "load_model", "wrap"]
+__all__ = ["AlignmentView", "CarotModel", "Steering", "fit_aligner", "load_model", "wrap"]

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from carot.alignment import Aligner, Alignment
+from carot.alignment import Aligner
 from carot.errors import CarotError, require_positive
 from carot.interventions import Method
 from carot.models import hooks, tracing
 from carot.models.anatomy import dissect
 from carot.models.calls import observed_calls
-from carot.models.encoding import Content, padding_id, special_ids
+from carot.models.encoding import Batch, Content, padding_id, special_ids
 from carot.models.limits import (
     refuse_beyond_context,
     refuse_long_candidates,
@@ -32,7 +32,7 @@ from carot.models.scoring import (
     prepare_candidates,
     score_batch,
 )
-from carot.models.steering import EnglishMemory, Steerer
+from carot.models.steering import EnglishMemory, Seen, Steerer, steerings
 from carot.models.view import AlignmentView, token_labels
 
 BACKENDS: dict[str, ModuleType] = {"nnsight": tracing, "torch": hooks}
@@ -50,10 +50,11 @@ class CarotModel:
         A decoder-only model, perhaps PEFT-wrapped or multimodal.
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer; its settings are not changed.
-    aligner : Aligner
-        Fitted on this model.
+    aligner : Aligner, optional
+        Fitted on this model; None where nothing is steered.
     method : mapping of int to Intervention
-        What is done at each layer that is steered; each sees the states as they then are.
+        What is done at each layer that is steered; each sees the states as they then are. Empty
+        for the model as it is.
     hooks : {"nnsight", "torch"}
         Who registers the hooks. nnsight is the default; plain torch hooks do the same and let
         several threads use one model.
@@ -72,7 +73,7 @@ class CarotModel:
         self,
         model: nn.Module,
         tokenizer: Any,
-        aligner: Aligner,
+        aligner: Aligner | None,
         method: Method,
         *,
         hooks: Literal["nnsight", "torch"] = "nnsight",
@@ -80,8 +81,10 @@ class CarotModel:
         english_memory: EnglishMemory | None = None,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
-        self.anatomy.check_layers(list(method))
-        if (difference := aligner.model.difference(self.anatomy.identity())) is not None:
+        if method:
+            self.anatomy.check_layers(list(method))
+        difference = aligner and aligner.model.difference(self.anatomy.identity())
+        if aligner is not None and difference is not None:
             raise CarotError(
                 f"the aligner was fitted on {aligner.model.name!r}, and this model has "
                 f"{difference}; fit an aligner on this model"
@@ -105,6 +108,7 @@ class CarotModel:
         content: Content | None = None,
         english_content: Content | None = None,
         return_ids: bool = False,
+        return_steering: bool = False,
         skip_special_tokens: bool = True,
         **generate_kwargs: Any,
     ) -> Any:
@@ -123,6 +127,8 @@ class CarotModel:
             The same for the English side; a ``content`` marker holds for both.
         return_ids : bool
             Return what ``model.generate`` returns.
+        return_steering : bool
+            Return with it a list that says how each prompt was steered.
         skip_special_tokens : bool
             Leave special tokens out of the text.
         **generate_kwargs
@@ -133,7 +139,8 @@ class CarotModel:
         -------
         list of str, str, or what ``model.generate`` returns
             The new text of each prompt (``num_return_sequences`` of them, in its order); a single
-            string where ``prompts`` was one and one sequence was asked for.
+            string where ``prompts`` was one and one sequence was asked for. With
+            ``return_steering`` a pair of this and a list of :class:`carot.models.Steering`.
 
         Raises
         ------
@@ -148,7 +155,7 @@ class CarotModel:
             english_content,
         )
         if not len(pairs):
-            return []
+            return ([], []) if return_steering else []
         config, limit = self.model.generation_config, self.anatomy.context_length
         refuse_split_prefill(config, generate_kwargs)
         batch = self._steerer.encode_prompts(pairs)
@@ -159,18 +166,27 @@ class CarotModel:
         if getattr(config, "pad_token_id", None) is None:
             generate_kwargs.setdefault("pad_token_id", padding_id(self.tokenizer))
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+        seen: dict[int, Seen] | None = {} if return_steering else None
         output = self._steerer.run(
             batch,
             states,
             lambda: self.model.generate(**inputs, **generate_kwargs),  # type: ignore[operator]
+            seen,
         )
         if return_ids:
-            return output
+            answers = output
+        else:
+            answers = self._texts(output, batch, skip_special_tokens)
+            if isinstance(prompts, str) and len(answers) == 1:
+                answers = answers[0]
+        if seen is None:
+            return answers
+        return answers, steerings(len(pairs), states, batch.content_mask, seen)
+
+    def _texts(self, output: Any, batch: Batch, skip_special_tokens: bool) -> list[str]:
         ids = output if isinstance(output, Tensor) else output.sequences
-        answers = self.tokenizer.batch_decode(
-            ids[:, batch.input_ids.shape[1] :], skip_special_tokens=skip_special_tokens
-        )
-        return answers[0] if isinstance(prompts, str) and len(answers) == 1 else answers
+        new = ids[:, batch.input_ids.shape[1] :]
+        return list(self.tokenizer.batch_decode(new, skip_special_tokens=skip_special_tokens))
 
     def check(
         self,
@@ -323,14 +339,14 @@ class CarotModel:
         states = self._steerer.read_english(pairs.english, pairs.english_spans)
         if states is None or not bool(batch.content_mask.any() and states.batch.content_mask.any()):
             raise CarotError("prompt and English text need at least one content token each")
-        seen: dict[int, Alignment] = {}
+        seen: dict[int, Seen] = {}
         self._steerer.run(batch, states, lambda: self._steerer.forward(batch), seen)
         here, there = batch.content_mask[0].cpu(), states.batch.content_mask[0].cpu()
         return AlignmentView(
             prompt_tokens=token_labels(self.tokenizer, batch.input_ids[0].cpu()[here]),
             english_tokens=token_labels(self.tokenizer, states.batch.input_ids[0].cpu()[there]),
-            plan=seen[layer].plan[0].cpu()[here][:, there],
-            interpolation=seen[layer].interpolation[0].cpu()[here],
+            plan=seen[layer].alignment.plan[0].cpu()[here][:, there],
+            interpolation=seen[layer].alignment.interpolation[0].cpu()[here],
             layer=layer,
         )
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carot.alignment import Aligner, Alignment
+from carot.alignment import Aligner, Alignment, match_quality
+from carot.errors import CarotError
 from carot.interventions import Intervention, Method
 from carot.models.anatomy import Anatomy, last_logits
 from carot.models.encoding import Batch, Span, encode
@@ -61,6 +62,60 @@ def needs_source(step: Intervention) -> bool:
     return bool(getattr(step, "needs_source", True))
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What was seen when one layer was steered.
+
+    Parameters
+    ----------
+    alignment : Alignment
+        Of the rows that are steered.
+    match : Tensor
+        One value for each of them, see :func:`carot.alignment.match_quality`.
+    """
+
+    alignment: Alignment
+    match: Tensor
+
+
+@dataclass(frozen=True)
+class Steering:
+    """How one row was steered.
+
+    Parameters
+    ----------
+    steered : bool
+        Whether it had an English counterpart.
+    match : float, optional
+        How well the two match at the first layer, see :func:`carot.alignment.match_quality`.
+    interpolation : float, optional
+        How far its content tokens moved, in [0, 1]: the mean over tokens and layers.
+    """
+
+    steered: bool
+    match: float | None = None
+    interpolation: float | None = None
+
+
+def steerings(
+    count: int, english: EnglishStates | None, content_mask: Tensor, seen: dict[int, Seen]
+) -> list[Steering]:
+    """Return how each of ``count`` rows was steered; ``content_mask`` is the prompts', (B, S)."""
+    rows = [Steering(False)] * count
+    if english is None or not seen:
+        return rows
+    mask = content_mask.cpu()[english.rows]
+    moved = torch.stack([step.alignment.interpolation.float().cpu() for step in seen.values()])
+    moved = moved.mean(0)  # (R, S)
+    interpolation = (moved * mask).sum(-1) / mask.sum(-1).clamp_min(1)
+    match = seen[min(seen)].match.float().cpu()
+    with_english = english.batch.input_ids.shape[1] > 0
+    for place, row in enumerate(english.rows.tolist()):
+        quality = float(match[place]) if with_english else None
+        rows[row] = Steering(True, quality, float(interpolation[place]))
+    return rows
+
+
 class Steerer:
     """Knows how to steer one model at some layers; holds nothing of a call.
 
@@ -70,8 +125,8 @@ class Steerer:
         The model's parts.
     tokenizer : PreTrainedTokenizerBase
         Its tokenizer.
-    aligner : Aligner
-        Fitted on the model.
+    aligner : Aligner, optional
+        Fitted on the model; needed where a layer is steered.
     method : mapping of int to Intervention
         What is done at each layer that is steered.
     backend : module
@@ -84,7 +139,7 @@ class Steerer:
         self,
         anatomy: Anatomy,
         tokenizer: Any,
-        aligner: Aligner,
+        aligner: Aligner | None,
         method: Method,
         backend: ModuleType,
         memory: EnglishMemory | None = None,
@@ -96,9 +151,12 @@ class Steerer:
         self.backend = backend
         self.memory = memory
         self.modules = {index: anatomy.layers[index] for index in self.method}
+        if self.method and aligner is None:
+            raise CarotError(f"layers {list(self.method)} are steered without an aligner; fit one")
         self.fitted = {
             index: aligner[index].to(anatomy.device_of(index), torch.float32)
             for index in self.modules
+            if aligner is not None
         }
 
     def encode(
@@ -123,6 +181,8 @@ class Steerer:
         self, english: Sequence[str | None], spans: Sequence[Span | None], first: int = 0
     ) -> EnglishStates | None:
         """Run the English pass up to the deepest layer; None where no row is to be steered."""
+        if not self.method:
+            return None
         if not self.needs_source:
             return EnglishStates.absent(len(english), self.anatomy.input_device)
         rows = [row for row, text in enumerate(english) if text]
@@ -152,7 +212,7 @@ class Steerer:
         batch: Batch,
         english: EnglishStates | None,
         call: Callable[[], Any],
-        seen: dict[int, Alignment] | None = None,
+        seen: dict[int, Seen] | None = None,
     ) -> Any:
         """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
         if english is None:
@@ -169,7 +229,7 @@ class Steerer:
         hidden: Tensor,
         content_mask: Tensor,
         english: EnglishStates,
-        seen: dict[int, Alignment] | None = None,
+        seen: dict[int, Seen] | None = None,
     ) -> Tensor:
         """Return the new states of a prefill at one layer.
 
@@ -185,7 +245,7 @@ class Steerer:
         english : EnglishStates
             Of the rows that are steered; the others come back untouched.
         seen : dict, optional
-            Takes the alignment.
+            Takes the alignment, and how well the sides match.
         """
         repeats = hidden.shape[0] // content_mask.shape[0]
         length = content_mask.shape[1]
@@ -200,7 +260,14 @@ class Steerer:
             content_mask.to(hidden.device)[rows],
         )
         if seen is not None:
-            seen[layer] = alignment
+            match = match_quality(
+                self.fitted[layer],
+                source,
+                target,
+                english.batch.content_mask,
+                content_mask.to(hidden.device)[rows],
+            )
+            seen[layer] = Seen(alignment, match)
         new = hidden.clone()
         for repeat in range(repeats):
             new[rows * repeats + repeat, :length] = alignment.hidden

@@ -1,0 +1,64 @@
+"""Steered answers as instruction data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers import refusal
+
+from carot.training.distill import distil
+
+SPANISH = "La capital de Francia es una ciudad muy grande."
+ENGLISH = "The capital of France is a very large city."
+
+
+def row(number: int, answer: str, **changes: Any) -> dict[str, Any]:
+    made = {"id": number, "prompt": f"p{number}", "answer": answer, "steered": True, "match": 0.8}
+    return made | changes
+
+
+ANSWERS = [
+    row(0, SPANISH),
+    row(1, ENGLISH),
+    row(2, SPANISH, match=0.2),
+    row(3, SPANISH, steered=False, match=None),
+    row(4, "  \n"),
+    row(5, SPANISH, prompt="p0"),
+    row(6, f" {SPANISH}\nOtra línea."),
+    row(7, SPANISH, match=None),
+]
+
+
+def test_answers_are_kept_or_left_out_for_a_reason() -> None:
+    made = distil(ANSWERS, ["es"] * len(ANSWERS), min_match=0.5, one_line=True)
+    assert [kept["id"] for kept in made.rows] == [0, 6, 7]
+    assert {kept["response"] for kept in made.rows} == {SPANISH}
+    assert made.rows[0] == {
+        "id": 0,
+        "prompt": "p0",
+        "response": SPANISH,
+        "language": "es",
+        "match": 0.8,
+    }
+    assert made.dropped == {
+        "in another language": 1,
+        "match too low": 1,
+        "not steered": 1,
+        "empty": 1,
+        "there already": 1,
+    }
+    assert len(made.rows) + sum(made.dropped.values()) == len(ANSWERS)
+
+
+def test_what_is_not_asked_for_leaves_nothing_out() -> None:
+    made = distil(ANSWERS, ["es"] * len(ANSWERS), faithful=False)
+    assert [kept["id"] for kept in made.rows] == [0, 1, 2, 6, 7]
+    assert "\n" in made.rows[3]["response"]
+
+
+def test_nothing_left_is_refused() -> None:
+    with pytest.raises(ValueError, match="no answer is left of 1"):
+        distil(ANSWERS[3:4], ["es"], faithful=False)
+    message = refusal(distil, ANSWERS[:1], ["es"], min_match=0.9, faithful=False)
+    assert "1 match too low" in message
