@@ -53,6 +53,7 @@ def batches(tokenizer: Any, size: int, tokens: int) -> tuple[dict[str, Any], dic
 
 
 def main() -> None:
+    """Time the objectives in turn and print medians and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--batch-size", type=int, default=16)

@@ -69,10 +69,11 @@ def cosines_with_english(
 ) -> dict[str, float]:
     """Return the mean cosine of E(x) with the E(x) of its English sentence, by language.
 
-    ``table`` holds the sentence vectors of the layer, (languages, N, d).
+    Seen from the mean, which all sentences share and which would make any two alike. ``table``
+    holds the sentence vectors of the layer, (languages, N, d).
     """
     subspace = aligner[layer].subspace.to("cpu", torch.float64)
-    agnostic = dict(zip(languages, subspace.agnostic(table), strict=True))
+    agnostic = dict(zip(languages, subspace.agnostic(table) - subspace.bias, strict=True))
     english = agnostic.pop(ENGLISH)
     return {
         language: float(torch.cosine_similarity(x, english, dim=-1).mean())
