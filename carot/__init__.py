@@ -11,7 +11,7 @@ if _TYPE_CHECKING:
     from carot.evaluation.runner import evaluate
     from carot.evaluation.sweep import sweep
     from carot.models import AlignmentView, CarotModel, fit_aligner, load_model, wrap
-    from carot.training import Recipe, train
+    from carot.training import Recipe, train, train_dco
 
 __version__ = _version("carot")
 
@@ -29,6 +29,7 @@ _HOMES = {
     "load_model": "carot.models",
     "sweep": "carot.evaluation.sweep",
     "train": "carot.training",
+    "train_dco": "carot.training",
     "wrap": "carot.models",
 }
 """Imported when first asked for: the command line should not wait for torch to show its help."""
@@ -48,6 +49,7 @@ __all__ = [
     "load_model",
     "sweep",
     "train",
+    "train_dco",
     "wrap",
 ]
 

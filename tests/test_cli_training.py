@@ -113,3 +113,62 @@ def test_distilling_needs_the_language_of_each_row(files: Files, tmp_path: Path)
     source = write_rows(tmp_path / "p.jsonl", [{"prompt": "Hola", "english": "Hello"}])
     options = ["--aligner", files.aligner, "--input", source, "--output", tmp_path / "o.jsonl"]
     assert "row 1: no 'language'" in refusal("distill", files.model, *options)
+
+
+def test_preferences_are_trained_and_compared(files: Files, tmp_path: Path) -> None:  # noqa: F811
+    before, after, plot = tmp_path / "before.json", tmp_path / "after.json", tmp_path / "m.png"
+    asked = ["--task", "demo", "--languages", "es,ru", "--limit", 6]
+    outcome = run("consistency", files.model, *asked, "--output", before, "--plot", plot)
+    assert outcome.code == 0, outcome.err
+    assert "clc_all" in outcome.out
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    recipe_file = tmp_path / "recipe.yaml"
+    content = {
+        "lora": None,
+        "schedule": {"steps": 4, "kind": "sum"},
+        "training": {**CONTENT["training"], "learning_rate": 1e-2, "warmup_steps": 0},
+    }
+    recipe_file.write_text(Recipe.from_dict(content).to_yaml())
+    out = tmp_path / "out"
+    options = ["--data", "task:demo", "--languages", "en,es,ru", "--recipe", recipe_file]
+    outcome = run(
+        "dco", files.model, *options, "--output", out, "--objective", "dco", "--gamma", "es=1"
+    )
+    assert outcome.code == 0, outcome.err
+    made = Recipe.from_yaml(out / "recipe.yaml")
+    assert (made.preferences.gamma, made.data.languages) == ({"es": 1.0}, ["en", "es", "ru"])
+    outcome = run("consistency", out, *asked, "--output", after, "--before", before, "--plot", plot)
+    assert outcome.code == 0, outcome.err
+    pairs = [json.loads(path.read_text())["pairs"]["none"] for path in (before, after)]
+    change = 100 * (pairs[1]["en-es"] - pairs[0]["en-es"])
+    assert f"({change:+.1f})" in outcome.out
+    other = ["--task", "demo", "--languages", "es,ru", "--limit", 5]
+    results = tmp_path / "other.json"
+    message = run("consistency", files.model, *other, "--output", results, "--before", before)
+    assert message.code == 2
+    assert "the two results have other questions" in message.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gamma", "en=x"], "--gamma en=x: expected values as en=0.5,es=2"),
+        (["--gamma", "en=0.5"], "expected beta^2 = 1"),
+        (["--objective", "sco"], "objective 'sco'; did you mean"),
+        (["--objective", "calm"], "expected three or more"),
+        (["--beta", -1], "preferences.beta is -1.0"),
+        (["--data", "task:mgsm"], "mgsm"),
+    ],
+)
+def test_wrong_preferences_end_with_one_line(
+    files: Files,  # noqa: F811
+    tmp_path: Path,
+    options: list[Any],
+    message: str,
+) -> None:
+    given = {"--data": "task:demo", "--languages": "en,es", "--output": tmp_path / "out"}
+    given |= dict(zip(options[::2], options[1::2], strict=True))
+    flat = [part for pair in given.items() for part in pair]
+    outcome = run("dco", files.model, *flat)
+    assert outcome.code == 2
+    assert message in outcome.err.splitlines()[-1]

@@ -141,7 +141,7 @@ def test_one_objective_holds_the_language_model_loss(objective: str, names: list
     ("objective", "message"),
     [
         ("karot", "objective 'karot'; did you mean 'carot'?"),
-        ("sft+solar", "one of sft, solar at most"),
+        ("sft+solar", "one of those on the same data: sft, sft_gold, solar"),
         ("carot+carot", "expected each once"),
     ],
 )

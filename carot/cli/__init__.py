@@ -44,6 +44,8 @@ def main() -> None:
     warnings.formatwarning = _one_line
     from carot.cli import (  # noqa: F401
         align,
+        consistency,
+        dco,
         demo,
         distill,
         eval,

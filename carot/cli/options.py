@@ -59,6 +59,17 @@ def decimals(text: str, option: str) -> list[float]:
         raise CarotError(f"{option} {text}: expected numbers as 0.5 or 0.25,0.5,1") from error
 
 
+def pairs_of(text: str | None, option: str) -> dict[str, float] | None:
+    """Read en=0.5,es=2."""
+    if text is None:
+        return None
+    try:
+        split = [part.split("=") for part in text.split(",")]
+        return {name.strip(): float(value) for name, value in split}
+    except ValueError as error:
+        raise CarotError(f"{option} {text}: expected values as en=0.5,es=2") from error
+
+
 def names(text: str | None) -> list[str] | None:
     """Read en,es,fr."""
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]

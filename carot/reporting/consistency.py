@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from carot.errors import CarotError
 from carot.reporting.figures import INK, SURFACE, make_plain, new_figure, write_image
 from carot.reporting.results import ENGLISH, Results
@@ -116,3 +118,85 @@ def consistency_plot(results: Results, before: str, after: str, path: Path) -> N
         When the suffix is neither, or a method has no such pairs.
     """
     write_image(consistency_figure(results, before, after), path)
+
+
+BEFORE, AFTER = "before", "after"
+
+
+def before_and_after(earlier: Results, later: Results) -> Results:
+    """Return results whose ``pairs`` are those of one model before and after training.
+
+    Raises
+    ------
+    CarotError
+        When the two asked other questions.
+    """
+    for key in ("task", "languages"):
+        if earlier[key] != later[key]:
+            raise CarotError(
+                f"results of {key} {earlier[key]} and of {later[key]}; expected the same questions"
+            )
+    asked = [
+        {(row["id"], row["language"]) for row in results["predictions"] if row["method"] == "none"}
+        for results in (earlier, later)
+    ]
+    if asked[0] != asked[1]:
+        raise CarotError("the two results have other questions; evaluate with the same draw")
+    pairs = {BEFORE: earlier["pairs"]["none"], AFTER: later["pairs"]["none"]}
+    return {**later, "pairs": pairs}
+
+
+def model_plot(results: Results, path: Path) -> None:
+    """Write the RankC of all pairs of languages of an unsteered model.
+
+    With results of :func:`before_and_after` three matrices, as :func:`consistency_plot` has them.
+    """
+    pairs = results["pairs"]
+    if BEFORE in pairs:
+        consistency_plot(results, BEFORE, AFTER, path)
+        return
+    languages = _paired_languages(results, pairs["none"])
+    matrix = _matrix(pairs["none"], languages)
+    known = _known(matrix) or [0.0]
+    side = max(0.36 * len(languages), 1.6)
+    figure = new_figure(side + 0.55, side + 0.7)
+    axes = figure.subplots()
+    _heatmap(axes, matrix, languages, (min(known), max(known)), signed=False)
+    axes.set_title("RankC", fontsize=9.5, color=INK, pad=7)
+    write_image(figure, path)
+
+
+def matrix_table(results: Results, earlier: Results | None = None) -> Table:
+    """Return accuracy and RankC of all pairs of languages, for the terminal, in percent.
+
+    With earlier results of the same questions, the change stands behind each figure.
+    """
+    if earlier is not None:
+        before_and_after(earlier, results)
+    pairs = results["pairs"]["none"]
+    languages = _paired_languages(results, pairs)
+    table = Table(title=f"{results['task']}: right answers and RankC, in %", title_justify="left")
+    table.add_column("")
+    for column in ("right", *languages):
+        table.add_column(column, justify="right", no_wrap=True)
+
+    def cell(value: float | None, old: float | None) -> str:
+        if value is None:
+            return ""
+        change = "" if earlier is None or old is None else f" ({100 * (value - old):+.1f})"
+        return f"{100 * value:.1f}{change}"
+
+    def right(source: Results | None, language: str) -> float | None:
+        return None if source is None else source["metrics"]["none"][language]["accuracy"]
+
+    old_pairs = {} if earlier is None else earlier["pairs"]["none"]
+    for one in languages:
+        values = [
+            cell(_pair(pairs, one, other), _pair(old_pairs, one, other)) for other in languages
+        ]
+        table.add_row(one, cell(right(results, one), right(earlier, one)), *values)
+    whole = results["metrics"]["none"]["mean"]["clc_all"]
+    old = None if earlier is None else earlier["metrics"]["none"]["mean"]["clc_all"]
+    table.caption = f"clc_all, the mean over all pairs: {cell(whole, old)}"
+    table.caption_justify = "left"
+    return table

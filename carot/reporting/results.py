@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from carot.errors import CarotError
@@ -50,3 +52,23 @@ def number(results: Results, method: str, language: str, metric: str) -> float |
     """Return one number, or None where it is not there."""
     value = results["metrics"].get(method, {}).get(language, {}).get(metric)
     return None if value is None else float(value)
+
+
+def read_results(path: Path) -> Results:
+    """Read what `carot eval` or `carot sweep` (its test part) wrote.
+
+    Raises
+    ------
+    CarotError
+        When the file cannot be read, or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise CarotError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise CarotError(f"{path}: not valid JSON ({error})") from error
+    content = content.get("test", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict) or "metrics" not in content:
+        raise CarotError(f"{path}: no metrics in it; expected what carot eval or carot sweep wrote")
+    return content

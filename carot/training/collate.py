@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from carot.models.encoding import encode, padding_id
-from carot.training.data import EncodedInstruction
+from carot.training.data import EncodedComparison, EncodedInstruction
 
 IGNORED = -100
 """Label of a position that is not trained on, as in transformers."""
@@ -32,6 +32,8 @@ class Collator:
         self.makers: dict[str, Callable[[list[Any]], dict[str, Any]]] = {
             "instructions": self.instructions,
             "parallel": self.parallel,
+            "pairs": self.comparisons,
+            "preferences": self.comparisons,
         }
 
     def __call__(self, rows: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -57,6 +59,15 @@ class Collator:
             "labels": padded(labels, IGNORED),
             "items": [row.id for row in rows],
             "languages": [row.language for row in rows],
+        }
+
+    def comparisons(self, rows: Sequence[EncodedComparison]) -> dict[str, Any]:
+        """Stack winner and loser of each side of each row: (B * sides * 2, S)."""
+        batch = self.instructions([side for row in rows for side in row.rows])
+        return {
+            **{key: batch[key] for key in ("input_ids", "attention_mask", "labels")},
+            "reference": torch.tensor([value for row in rows for value in row.reference]),
+            "languages": [row.languages for row in rows],
         }
 
     def parallel(self, rows: Sequence[tuple[int, str, str]]) -> dict[str, Any]:

@@ -216,6 +216,51 @@ class InstructionData:
                 batch = batch + rows
 
 
+@dataclass(frozen=True)
+class EncodedComparison:
+    """Winner and loser of each side in turn, with the reference's log-probabilities.
+
+    Parameters
+    ----------
+    id : str
+        Of the question.
+    languages : tuple of str
+        One for each side.
+    rows : tuple of EncodedInstruction
+        Winner and loser of the first side, then of the second.
+    reference : tuple of float
+        Sums over the response tokens of each row, in nats.
+    """
+
+    id: str
+    languages: tuple[str, ...]
+    rows: tuple[EncodedInstruction, ...]
+    reference: tuple[float, ...]
+
+
+class ComparisonData:
+    """Encoded comparisons; ``batches`` draws from them for ever.
+
+    Parameters
+    ----------
+    rows : sequence of EncodedComparison
+        At least one.
+    """
+
+    def __init__(self, rows: Sequence[EncodedComparison]) -> None:
+        self.rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> EncodedComparison:
+        return self.rows[index]
+
+    def batches(self, size: int, seed: int) -> Iterator[list[int]]:
+        """Yield batches of rows, in an order of the seed's; each pass takes every row once."""
+        return _full_batches(len(self), size, seed)
+
+
 class ParallelData:
     """Pairs of an English sentence and its translation into each other language.
 

@@ -36,6 +36,8 @@ class Data(Section):
     instructions : str, optional
         JSONL of ``prompt``, ``response``, ``language`` (and ``id``, the same for translations of
         one item), or of ``messages``; or a hub data set.
+    preferences : str, optional
+        Questions in several languages, as :func:`carot.training.preferences.read_items` takes them.
     parallel : str, optional
         A corpus as ``carot fit --corpus`` takes it: ``bundled``, ``ntrex:FOLDER``, ...
     languages : list of str, optional
@@ -54,6 +56,7 @@ class Data(Section):
     """
 
     instructions: str | None = None
+    preferences: str | None = None
     parallel: str | None = None
     languages: list[str] | None = None
     limit: PositiveInt | None = None
@@ -123,6 +126,36 @@ class SolarSettings(Section):
     strength: NonNegativeFloat = 0.5
 
 
+class Preferences(Section):
+    """The objectives DCO (arXiv 2603.04678), DPO and CALM.
+
+    Parameters
+    ----------
+    beta : float
+        Of DCO.
+    gamma : dict of str to float
+        Of DCO, by language or ordered pair, see :func:`carot.training.gammas.gamma_table`.
+    allow_inconsistent : bool
+        Take gammas under which two rankings need not agree.
+    pairs : {"drawn", "all"}
+        Two languages drawn for each question, or all pairs of languages.
+    form : {"absolute", "squared"}
+        Of DCO's terms.
+    reduction : {"sum", "mean"}
+        Over the tokens of a response.
+    dpo_beta : float
+        Of DPO and CALM.
+    """
+
+    beta: PositiveFloat = 1.0
+    gamma: dict[str, float] = {}
+    allow_inconsistent: bool = False
+    pairs: Literal["drawn", "all"] = "drawn"
+    form: Literal["absolute", "squared"] = "absolute"
+    reduction: Literal["sum", "mean"] = "sum"
+    dpo_beta: PositiveFloat = 0.1
+
+
 class Schedule(Section):
     """Which loss a step has.
 
@@ -162,9 +195,10 @@ class Recipe(Section):
     Parameters
     ----------
     objective : str
-        ``sft``, ``carot``, ``midalign``, ``solar``, or several joined by ``+``. ``carot`` and
-        ``midalign`` go with ``sft``, unless ``solar`` is named: it holds the language-model loss.
-    data, align, midalign, solar, schedule
+        ``sft``, ``carot``, ``midalign``, ``solar``, ``dco``, ``dpo``, ``calm``, ``sft_gold``, or
+        several joined by ``+``. ``carot`` and ``midalign`` go with ``sft``, unless another one that
+        is not on parallel sentences is named.
+    data, align, midalign, solar, preferences, schedule
         Its sections.
     lora : Lora, optional
         None (``null``) trains all parameters.
@@ -178,6 +212,7 @@ class Recipe(Section):
     align: Align = Align()
     midalign: MidAlignSettings = MidAlignSettings()
     solar: SolarSettings = SolarSettings()
+    preferences: Preferences = Preferences()
     schedule: Schedule = Schedule()
     lora: Lora | None = Lora()
     training: dict[str, Any] = {}

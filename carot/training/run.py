@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,26 @@ from transformers import TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from carot.alignment import Aligner
-from carot.corpora import ParallelCorpus, open_corpus
+from carot.corpora import ParallelCorpus
 from carot.errors import CarotError
 from carot.files import require_folder_or_nothing, write_atomically
 from carot.models import fit_aligner
 from carot.models.anatomy import dissect
 from carot.training.collate import Collator
-from carot.training.data import (
-    Instruction,
-    InstructionData,
-    ParallelData,
-    encode_instruction,
-    read_instructions,
-)
-from carot.training.objectives import Carot, make_objectives, objective_names
+from carot.training.data import Instruction
+from carot.training.objectives import KINDS, Carot, Kind, make_objectives, objective_names
 from carot.training.plan import Mixture, StepPlan, step_kinds
-from carot.training.recipe import Data, Recipe, nearest
+from carot.training.preferences import Item
+from carot.training.prepare import (
+    comparison_data,
+    comparisons,
+    encoded_instructions,
+    gold_instructions,
+    instruction_data,
+    parallel_data,
+    preference_items,
+)
+from carot.training.recipe import Recipe, nearest
 from carot.training.refit import Refit
 from carot.training.trainer import ALIGNER_FOLDER, RECIPE_FILE, CarotTrainer
 
@@ -58,6 +62,7 @@ def train(
     aligner: Aligner | None = None,
     instructions: Sequence[Instruction] | None = None,
     corpus: ParallelCorpus | None = None,
+    items: Mapping[str, Item] | None = None,
     eval_instructions: Sequence[Instruction] | None = None,
     callbacks: Sequence[Any] = (),
     resume: bool = False,
@@ -80,6 +85,8 @@ def train(
         Instead of ``recipe.data.instructions``.
     corpus : ParallelCorpus, optional
         Instead of ``recipe.data.parallel``.
+    items : mapping of str to Item, optional
+        Instead of ``recipe.data.preferences``: questions in several languages, by id.
     eval_instructions : sequence of Instruction, optional
         Held-out rows; their loss is logged as ``recipe.training`` says (``eval_strategy``, ...).
     callbacks : sequence of TrainerCallback
@@ -103,21 +110,38 @@ def train(
     arguments = _arguments(recipe, output)
     checkpoint = _checkpoint(output, recipe, resume)
     set_seed(arguments.seed)
-    rows = _instructions(recipe.data, instructions, tokenizer)
-    held_out, parallel = _parallel(recipe, corpus) if len(names) > 1 else (None, None)
+    kinds = list(dict.fromkeys(KINDS[name] for name in names))
+    data: dict[str, Any] = {}
+    held_out = None
+    if "sft_gold" in names and instructions is None:
+        instructions = gold_instructions(preference_items(recipe, items))
+    if "instructions" in kinds:
+        data["instructions"] = instruction_data(recipe.data, instructions, tokenizer)
+    if "parallel" in kinds:
+        held_out, data["parallel"] = parallel_data(recipe, corpus)
     if checkpoint is not None and (folder := Path(checkpoint) / ALIGNER_FOLDER).is_dir():
         aligner = Aligner.from_pretrained(folder)
-    elif aligner is None and "carot" in names and parallel is not None:
-        aligner = fit_aligner(model, tokenizer, parallel.corpus, recipe.align.layers, progress=True)
+    elif aligner is None and "carot" in names:
+        aligner = fit_aligner(
+            model, tokenizer, data["parallel"].corpus, recipe.align.layers, progress=True
+        )
     model = _with_adapter(model, recipe)
     anatomy = dissect(model)
     objectives = make_objectives(recipe, anatomy, aligner)
-    kinds = list(dict.fromkeys(objective.kind for objective, _ in objectives))
-    plan = _plan(recipe, arguments, rows, parallel, list(kinds), grouped="solar" in names)
+    collator = Collator(tokenizer, recipe.data.max_length)
+    for name in names:
+        if KINDS[name] in ("pairs", "preferences"):
+            asked = preference_items(recipe, items)
+            rows = comparisons(name, recipe, asked, anatomy, tokenizer, arguments.seed)
+            size = arguments.per_device_eval_batch_size
+            data[KINDS[name]] = comparison_data(
+                recipe, rows, tokenizer, anatomy, collator, output, size
+            )
+    plan = _plan(recipe, arguments, data, kinds, grouped="solar" in names)
     arguments.max_steps = len(plan.kinds)
     evaluated = None
     if eval_instructions is not None:
-        evaluated = _Held(_encoded(recipe.data, eval_instructions, tokenizer))
+        evaluated = _Held(encoded_instructions(recipe.data, eval_instructions, tokenizer))
     trainer = CarotTrainer(
         objectives=objectives,
         anatomy=anatomy,
@@ -125,11 +149,9 @@ def train(
         recipe=recipe,
         model=model,
         args=arguments,
-        train_dataset=Mixture(
-            {"instructions": rows} | ({} if parallel is None else {"parallel": parallel})  # type: ignore[dict-item]
-        ),
+        train_dataset=Mixture(data),
         eval_dataset=evaluated,
-        data_collator=Collator(tokenizer, recipe.data.max_length),
+        data_collator=collator,
         processing_class=tokenizer,
         callbacks=list(callbacks),
         refit=_refit(recipe, objectives, anatomy, tokenizer, held_out),
@@ -181,63 +203,6 @@ def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> Any:
     return last
 
 
-def _instructions(
-    data: Data, given: Sequence[Instruction] | None, tokenizer: Any
-) -> InstructionData:
-    if given is None:
-        if data.instructions is None:
-            raise CarotError("the recipe names no data.instructions; expected a file or a hub id")
-        given = read_instructions(data.instructions, tokenizer, data.languages)
-    return InstructionData(_encoded(data, given, tokenizer))
-
-
-def _encoded(data: Data, rows: Sequence[Instruction], tokenizer: Any) -> list[Any]:
-    made = [
-        encode_instruction(
-            tokenizer, row, separator=data.separator, end=data.end, max_length=data.max_length
-        )
-        for row in rows
-    ]
-    kept = [row for row in made if row is not None]
-    if not kept:
-        raise CarotError(
-            f"no instruction has a response within data.max_length {data.max_length} tokens"
-        )
-    if len(kept) < len(made):
-        warnings.warn(
-            f"{len(made) - len(kept)} of {len(made)} instructions left out: no response within "
-            f"data.max_length {data.max_length} tokens",
-            stacklevel=3,
-        )
-    return kept
-
-
-def _parallel(
-    recipe: Recipe, corpus: ParallelCorpus | None
-) -> tuple[ParallelCorpus | None, ParallelData]:
-    """Return the held-out sentences, where they are needed, and the pairs to train on."""
-    data = recipe.data
-    if corpus is None:
-        if data.parallel is None:
-            raise CarotError(
-                f"objective {recipe.objective!r} aligns states, and the recipe names no "
-                "data.parallel; expected a corpus"
-            )
-        corpus = open_corpus(data.parallel, data.languages, data.limit)
-    if not recipe.align.refit_every or not data.held_out:
-        return None, ParallelData(corpus)
-    rows = len(corpus) - data.held_out
-    if rows < 1:
-        raise CarotError(
-            f"{corpus.name}: {len(corpus)} sentences, data.held_out keeps {data.held_out} of them; "
-            "expected fewer"
-        )
-    held_out = ParallelCorpus(
-        {language: corpus[language][rows:] for language in corpus.languages}, name=corpus.name
-    )
-    return held_out, ParallelData(corpus.select(limit=rows))
-
-
 def _with_adapter(model: Any, recipe: Recipe) -> Any:
     if recipe.lora is None or hasattr(model, "peft_config"):
         return model
@@ -262,20 +227,19 @@ def _with_adapter(model: Any, recipe: Recipe) -> Any:
 def _plan(
     recipe: Recipe,
     arguments: TrainingArguments,
-    rows: InstructionData,
-    parallel: ParallelData | None,
-    kinds: list[str],
+    data: dict[str, Any],
+    kinds: list[Kind],
     *,
     grouped: bool,
 ) -> StepPlan:
     size, seed = arguments.per_device_train_batch_size, arguments.data_seed or arguments.seed
     per_step = arguments.gradient_accumulation_steps * arguments.world_size
     schedule = recipe.schedule
-    steps = schedule.steps or ceil(schedule.epochs * len(rows) / (size * per_step))
-    stream = rows.batches_of_items if grouped else rows.batches
-    begin: dict[str, Any] = {"instructions": lambda: stream(size, seed)}
-    if parallel is not None:
-        begin["parallel"] = lambda: parallel.batches(size, seed)
+    steps = schedule.steps or ceil(schedule.epochs * len(data[kinds[0]]) / (size * per_step))
+    streams = {kind: rows.batches for kind, rows in data.items()}
+    if grouped:
+        streams["instructions"] = data["instructions"].batches_of_items
+    begin = {kind: partial(stream, size, seed) for kind, stream in streams.items()}
     alternate = schedule.kind == "alternate"
     return StepPlan(
         step_kinds(steps, kinds, schedule.fraction, alternate=alternate), begin, per_step

@@ -9,39 +9,53 @@ from contextlib import nullcontext
 from carot.alignment import Aligner, TransportSettings
 from carot.errors import CarotError
 from carot.models.anatomy import Anatomy, dissect
+from carot.training.gammas import gamma_table
 from carot.training.objectives.base import Batch, Kind, Objective, count
 from carot.training.objectives.carot import Carot
 from carot.training.objectives.midalign import MidAlign
+from carot.training.objectives.preferences import Dco, Dpo
 from carot.training.objectives.sft import Sft
 from carot.training.objectives.solar import Solar
 from carot.training.recipe import Recipe, nearest
 
-LANGUAGE_MODEL = ("sft", "solar")
-"""Objectives that hold the language-model loss; a run has one of them."""
+KINDS: dict[str, Kind] = {
+    "sft": "instructions",
+    "sft_gold": "instructions",
+    "solar": "instructions",
+    "dco": "pairs",
+    "dpo": "preferences",
+    "calm": "preferences",
+    "carot": "parallel",
+    "midalign": "parallel",
+}
+"""What each objective is trained on; a run has one objective on instructions, and one on each kind
+of preferences."""
 
 
 def objective_names(recipe: Recipe) -> list[str]:
-    """Return the objectives of a recipe, the one with the language-model loss first.
+    """Return the objectives of a recipe, those on parallel sentences last.
 
     Raises
     ------
     CarotError
-        For a name that is not known, or both of :data:`LANGUAGE_MODEL`.
+        For a name that is not known, or two objectives on the same instructions or preferences.
     """
     names = [name.strip() for name in recipe.objective.split("+")]
     for name in names:
-        if name not in OBJECTIVES:
-            raise CarotError(f"objective {name!r}{nearest(name, list(OBJECTIVES))}")
-    for name in recipe.schedule.weights:
-        if name not in {*names, "sft"}:
-            raise CarotError(f"schedule.weights names {name!r}; this run has {recipe.objective}")
-    own = [name for name in LANGUAGE_MODEL if name in names]
-    if len(own) > 1 or len(set(names)) < len(names):
+        if name not in KINDS:
+            raise CarotError(f"objective {name!r}{nearest(name, list(KINDS))}")
+    aligning = [name for name in names if KINDS[name] == "parallel"]
+    own = [name for name in names if name not in aligning] or ["sft"]
+    kinds = [KINDS[name] for name in own]
+    if len(set(names)) < len(names) or len(set(kinds)) < len(kinds):
         raise CarotError(
-            f"objective {recipe.objective!r}: expected each once, and one of "
-            f"{', '.join(LANGUAGE_MODEL)} at most: solar holds the loss of sft"
+            f"objective {recipe.objective!r}: expected each once, and one of those on the same "
+            "data: sft, sft_gold, solar; dpo, calm"
         )
-    return [*(own or ["sft"]), *(name for name in names if name not in LANGUAGE_MODEL)]
+    for name in recipe.schedule.weights:
+        if name not in {*own, *aligning}:
+            raise CarotError(f"schedule.weights names {name!r}; this run has {recipe.objective}")
+    return [*own, *aligning]
 
 
 def make_objectives(
@@ -66,6 +80,29 @@ def make_objectives(
 
 def _sft(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
     return Sft()
+
+
+def _sft_gold(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
+    return Sft("sft_gold")
+
+
+def _dco(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
+    settings = recipe.preferences
+    table = gamma_table(
+        recipe.data.languages or [],
+        settings.beta,
+        settings.gamma,
+        allow_inconsistent=settings.allow_inconsistent,
+    )
+    return Dco(settings.beta, table, settings.form, settings.reduction)
+
+
+def _dpo(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
+    return Dpo(recipe.preferences.dpo_beta, recipe.preferences.reduction)
+
+
+def _calm(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
+    return Dpo(recipe.preferences.dpo_beta, recipe.preferences.reduction, "calm")
 
 
 def _solar(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
@@ -99,6 +136,10 @@ def _carot(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objecti
 
 OBJECTIVES: dict[str, Callable[[Recipe, Anatomy, Aligner | None], Objective]] = {
     "sft": _sft,
+    "sft_gold": _sft_gold,
+    "dco": _dco,
+    "dpo": _dpo,
+    "calm": _calm,
     "carot": _carot,
     "midalign": _midalign,
     "solar": _solar,
@@ -106,10 +147,12 @@ OBJECTIVES: dict[str, Callable[[Recipe, Anatomy, Aligner | None], Objective]] = 
 """Makers of objectives by name."""
 
 __all__ = [
-    "LANGUAGE_MODEL",
+    "KINDS",
     "OBJECTIVES",
     "Batch",
     "Carot",
+    "Dco",
+    "Dpo",
     "Kind",
     "MidAlign",
     "Objective",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from carot.models.anatomy import Anatomy
 
-Kind = Literal["instructions", "parallel"]
+Kind = Literal["instructions", "parallel", "pairs", "preferences"]
 Batch = Mapping[str, Any]
 """Tensors of one kind of data; :mod:`carot.training.collate` says which."""
 
@@ -41,7 +41,7 @@ class Objective(Protocol):
 
 
 def count(kind: Kind, batch: Batch) -> int:
-    """Return over how many things a micro-batch's loss is a mean: response tokens, or pairs."""
+    """Return over how many things a micro-batch's loss is a mean: response tokens, or rows."""
     if kind == "instructions":
         return int((batch["labels"][:, 1:] >= 0).sum())
-    return len(batch["source_ids"])
+    return len(batch["source_ids"] if kind == "parallel" else batch["languages"])

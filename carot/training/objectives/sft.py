@@ -19,7 +19,7 @@ from carot.training.objectives.base import Batch, Kind
 class Sft:
     """Cross-entropy over the tokens of the responses, the head run on those positions only."""
 
-    name: ClassVar = "sft"
+    name: str = "sft"
     kind: ClassVar[Kind] = "instructions"
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:

@@ -1,0 +1,132 @@
+"""Losses on preferences: DCO (arXiv 2603.04678), and DPO, which CALM uses too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from carot.models.anatomy import Anatomy
+from carot.training.objectives.base import Batch, Kind
+from carot.training.objectives.sft import response_logits
+
+Form = Literal["absolute", "squared"]
+Reduction = Literal["sum", "mean"]
+
+
+def response_log_probs(anatomy: Anatomy, batch: Batch, reduction: Reduction = "sum") -> Tensor:
+    """Return the log-probability of each row's response, (R,), float32, in nats.
+
+    Parameters
+    ----------
+    anatomy : Anatomy
+        Of the model.
+    batch : mapping
+        ``input_ids``, ``attention_mask`` and ``labels``, (R, S).
+    reduction : {"sum", "mean"}
+        Over the tokens of a response.
+    """
+    logits, targets, rows = response_logits(anatomy, batch)
+    chosen = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    count = len(batch["labels"])
+    sums = torch.zeros(count, device=chosen.device).index_add(0, rows, chosen)
+    if reduction == "sum":
+        return sums
+    return sums / torch.bincount(rows, minlength=count).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class Dco:
+    """Preferences of two languages agree: each takes over what the reference says of the other.
+
+    Parameters
+    ----------
+    beta : float
+        Weight of a language's own change.
+    gamma : mapping of (str, str) to float
+        From :func:`carot.training.gammas.gamma_table`.
+    form : {"absolute", "squared"}
+        Of both terms; the paper has the first.
+    reduction : {"sum", "mean"}
+        Over the tokens of a response; the paper sums.
+    """
+
+    beta: float
+    gamma: Mapping[tuple[str, str], float]
+    form: Form = "absolute"
+    reduction: Reduction = "sum"
+    name: ClassVar = "dco"
+    kind: ClassVar[Kind] = "pairs"
+
+    def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
+        """Return the mean over pairs of languages."""
+        change, offset = changes(anatomy, batch, self.reduction)  # (B, 2)
+        gammas = torch.tensor(
+            [[self.gamma[i, j], self.gamma[j, i]] for i, j in batch["languages"]],
+            device=change.device,
+        )
+        return dco_loss(change, offset, self.beta, gammas, self.form)
+
+
+@dataclass(frozen=True)
+class Dpo:
+    """``-log sigmoid(beta D)`` (arXiv 2305.18290), one language at a time.
+
+    Parameters
+    ----------
+    beta : float
+        Of DPO.
+    reduction : {"sum", "mean"}
+        Over the tokens of a response.
+    name : str
+        ``dpo``, where the right answer wins, or ``calm``, where the majority's does.
+    """
+
+    beta: float = 0.1
+    reduction: Reduction = "sum"
+    name: str = "dpo"
+    kind: ClassVar[Kind] = "preferences"
+
+    def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
+        """Return the mean over preferences."""
+        change, _ = changes(anatomy, batch, self.reduction)
+        return -logsigmoid(self.beta * change).mean()
+
+
+def changes(anatomy: Anatomy, batch: Batch, reduction: Reduction) -> tuple[Tensor, Tensor]:
+    """Return D and off of each side of each row, (B, sides).
+
+    ``off = log ref(w|x) - log ref(l|x)``, ``D = log pi(w|x) - log pi(l|x) - off``. Rows of the
+    batch are winner and loser of each side in turn: (B * sides * 2, S).
+    """
+    shape = (-1, len(batch["languages"][0]), 2)
+    policy = response_log_probs(anatomy, batch, reduction).reshape(shape)
+    reference = batch["reference"].to(policy.device).reshape(shape)
+    if reduction == "mean":
+        tokens = (batch["labels"][:, 1:] >= 0).sum(-1).to(policy.device)
+        reference = reference / tokens.reshape(shape)
+    offset = reference[..., 0] - reference[..., 1]
+    return policy[..., 0] - policy[..., 1] - offset, offset
+
+
+def dco_loss(change: Tensor, offset: Tensor, beta: float, gamma: Tensor, form: Form) -> Tensor:
+    """``| beta D_1 - gamma_1 off_2 | + | beta D_2 - gamma_2 off_1 |``, the mean over rows.
+
+    Parameters
+    ----------
+    change, offset : Tensor
+        Shape (B, 2): D_i and off_i of both languages.
+    beta : float
+        Weight of the change.
+    gamma : Tensor
+        Shape (B, 2): gamma_1 and gamma_2.
+    form : {"absolute", "squared"}
+        Of both terms.
+    """
+    missing = beta * change - gamma * offset.flip(-1)
+    terms = missing.abs() if form == "absolute" else missing.square()
+    return terms.sum(-1).mean()
