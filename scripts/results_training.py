@@ -4,7 +4,7 @@ Instructions are KLAR facts of half of the relations, in English and Spanish; se
 from NTREX-128, in all languages. Facts of the other relations are asked for, in languages that have
 instructions and in languages that have none. Every run is kept in --output and not repeated.
 
-    python scripts/results_training.py --data DATA --output DIR [--model demo] [--runs sft,carot]
+    python scripts/results_training.py --data DATA --output DIR --runs before sft:0 carot:1
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ INSTRUCTED = ["en", "es"]
 RUNS = {
     "sft": ("sft", {}),
     "carot": ("carot", {}),
+    "carot, weight 50": ("carot", {"schedule": {"weights": {"carot": 50.0}}}),
     "refit": ("carot", {"align": {"refit_every": 10}}),
     "midalign": ("midalign", {}),
     "solar": ("solar", {}),
@@ -126,7 +127,7 @@ def angles(before: Aligner, model: Any, tokenizer: Any, corpus: ParallelCorpus) 
 
 def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train once and evaluate; what was found is kept in a file."""
-    path = options.output / f"{name}-{seed}.json"
+    path = options.output / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}.json"
     if path.is_file():
         found: dict[str, Any] = json.loads(path.read_text())
         return found
@@ -188,7 +189,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--runs", default="sft:0,carot:0")
+    parser.add_argument("--runs", nargs="+", default=["before:0", "sft:0", "carot:0"])
     parser.add_argument("--layers", type=int, nargs="+", default=[7])
     parser.add_argument("--instructions", type=int, default=320)
     parser.add_argument("--sentences", type=int, default=400)
@@ -198,9 +199,8 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    named = [part.partition(":") for part in options.runs.split(",")]
-    wanted = [("before", 0), *((name, int(seed or 0)) for name, _, seed in named)]
-    show([run(name, seed, options) for name, seed in wanted])
+    named = [part.partition(":") for part in options.runs]
+    show([run(name, int(seed or 0), options) for name, _, seed in named])
 
 
 if __name__ == "__main__":

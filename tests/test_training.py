@@ -408,6 +408,16 @@ def test_full_parameters_train_too_and_are_loaded_again(tmp_path: Path) -> None:
     assert any(not torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_embeddings_are_frozen_where_asked(tmp_path: Path, frozen: bool) -> None:
+    content = {**recipe("sft", lora=None).model_dump(), "freeze_embeddings": frozen}
+    trained = run(tmp_path / "out", Recipe.from_dict(content)).state_dict()
+    before = tiny_model("gemma3").state_dict()
+    changed = {name for name, value in trained.items() if not torch.equal(value, before[name])}
+    assert ("model.embed_tokens.weight" in changed) == (not frozen)
+    assert any("layers" in name for name in changed)
+
+
 def test_a_trained_adapter_is_loaded_like_a_model(tmp_path: Path) -> None:
     base = tmp_path / "base"
     copy.deepcopy(tiny_model("gemma3")).save_pretrained(base)

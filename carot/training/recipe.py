@@ -202,6 +202,9 @@ class Recipe(Section):
         Its sections.
     lora : Lora, optional
         None (``null``) trains all parameters.
+    freeze_embeddings : bool
+        Without LoRA: leave input and output embeddings as they are. They are most of a small
+        model's parameters, and an aligner knows a model by them.
     training : dict
         Any of ``transformers.TrainingArguments``; beside the paper's own values (AdamW, weight
         decay .01, linear schedule, 300 warm-up steps, batch 16, clipping at 1).
@@ -215,6 +218,7 @@ class Recipe(Section):
     preferences: Preferences = Preferences()
     schedule: Schedule = Schedule()
     lora: Lora | None = Lora()
+    freeze_embeddings: bool = False
     training: dict[str, Any] = {}
 
     @classmethod

@@ -204,7 +204,12 @@ def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> Any:
 
 
 def _with_adapter(model: Any, recipe: Recipe) -> Any:
-    if recipe.lora is None or hasattr(model, "peft_config"):
+    if hasattr(model, "peft_config"):
+        return model
+    if recipe.lora is None:
+        if recipe.freeze_embeddings:
+            for module in (model.get_input_embeddings(), model.get_output_embeddings()):
+                module.requires_grad_(False)
         return model
     try:
         from peft import LoraConfig, get_peft_model
