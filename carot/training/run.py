@@ -193,14 +193,28 @@ def _checkpoint(output: Path, recipe: Recipe, resume: bool) -> Any:
         raise CarotError(
             f"{output} holds checkpoints of a run; go on with resume, or name another folder"
         )
-    before = Recipe.from_yaml(output / RECIPE_FILE).model_dump(mode="json")
-    for section, value in recipe.model_dump(mode="json").items():
-        if before[section] != value:
+    before, now = (
+        _flat(made.model_dump(mode="json"))
+        for made in (Recipe.from_yaml(output / RECIPE_FILE), recipe)
+    )
+    for key in {**now, **before}:
+        if before.get(key) != now.get(key):
             raise CarotError(
-                f"{output} was begun with {section} {before[section]!r:.100}, and now it is "
-                f"{value!r:.100}; use the same recipe, or name another folder"
+                f"{output} was begun with {key} {before.get(key)!r}, and now it is "
+                f"{now.get(key)!r}; use the same recipe, or name another folder"
             )
     return last
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested keys as ``align.layers``."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
 
 
 def _with_adapter(model: Any, recipe: Recipe) -> Any:
