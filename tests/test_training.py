@@ -509,6 +509,11 @@ def test_a_recipe_that_does_not_fit_is_refused(
     assert message in refusal(run, tmp_path / "out", recipe(objective, **changes), **kwargs)
 
 
+def test_an_aligner_of_another_model_is_refused(tmp_path: Path) -> None:
+    message = refusal(run, tmp_path / "out", recipe("carot"), aligner=aligner_of("llama"))
+    assert "this model has model type gemma3_text instead of llama" in message
+
+
 def test_data_that_is_not_named_is_refused(tmp_path: Path) -> None:
     model, tokenizer = copy.deepcopy(tiny_model("gemma3")), tiny_tokenizer()
     message = refusal(train, model, tokenizer, recipe("sft"), tmp_path / "out")

@@ -120,6 +120,11 @@ def _midalign(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Obje
 def _carot(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objective:
     if aligner is None:
         raise CarotError("the objective carot needs an aligner")
+    if (difference := aligner.model.difference(anatomy.identity())) is not None:
+        raise CarotError(
+            f"the aligner was fitted on {aligner.model.name!r}, and this model has {difference}; "
+            "fit an aligner on this model, or name none"
+        )
     settings = recipe.align
     layers = settings.layers or [aligner.default_layer()]
     anatomy.check_layers(layers)
