@@ -170,9 +170,21 @@ class Page(HTMLParser):
 def test_the_terminal_shows_accuracy_and_what_is_significant():
     shown = terminal(results_table(results()))
     assert "tiny, bmlama" in shown
-    assert numbers(line(shown, "none", "│")) == ["76.2", "31.1", "22.2", "26.7", "36.7"]
+    assert numbers(line(shown, "none ", "76.2")) == ["76.2", "31.1", "22.2", "26.7", "36.7"]
     assert numbers(line(shown, "carot")) == ["–", "44.4*", "23.3", "33.9*", "43.9"]
     assert numbers(line(shown, "lang_vec")) == ["–", "32.2", "25.5", "28.8", "38.8"]
+
+
+def test_ten_columns_fit_into_a_terminal_of_eighty():
+    several = results()
+    for metrics in several["metrics"].values():
+        for language in ("ru", "ja", "tr", "vi"):
+            metrics[language] = metrics["es"]
+    several["languages"] = [*several["languages"], "ru", "ja", "tr", "vi"]
+    output = StringIO()
+    Console(file=output, width=80).print(results_table(several))
+    assert "…" not in output.getvalue()
+    assert len(numbers(line(output.getvalue(), "none ", "76.2"))) == 9
 
 
 def test_the_terminal_takes_names_that_look_like_markup():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -174,8 +175,11 @@ def results_table(results: Results) -> Table:
         title_justify="left",
         caption=Text(f"* better than none, p < {SIGNIFICANT} (McNemar, Holm)"),
         caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),  # ten columns fit into a terminal of 80
+        pad_edge=False,
     )
-    table.add_column("method")
+    table.add_column("method", no_wrap=True)
     for column in [*grid.columns, "RankC"]:
         table.add_column(Text(column), justify="right", no_wrap=True)
     for method, cells in grid.runs[0].rows.items():
