@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import aligner_of, refusal
+from peft import LoraConfig, get_peft_model
 from tiny import corpus, tiny_model, tiny_tokenizer
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from carot.training.preferences import (
     gold_comparisons,
     read_items,
 )
-from carot.training.reference import Reference
+from carot.training.reference import Reference, weights_fingerprint
 
 LANGUAGES = ["en", "es", "ru"]
 ITEMS = {
@@ -391,6 +392,10 @@ def test_the_reference_is_computed_once_and_is_the_model_s_own(
     assert first == pytest.approx(expected, abs=1e-4)
     monkeypatch.setattr(module, "response_log_probs", None)  # nothing is computed again
     assert Reference(anatomy, path).of(rows[::-1], collator) == first[::-1]
+    adapted = get_peft_model(copy.deepcopy(tiny_model("llama")), LoraConfig(r=2))
+    assert weights_fingerprint(adapted) == weights_fingerprint(tiny_model("llama"))
+    next(p for name, p in adapted.named_parameters() if "lora_B" in name).data.add_(1)
+    assert weights_fingerprint(adapted) != weights_fingerprint(tiny_model("llama"))
     other = dissect(copy.deepcopy(tiny_model("llama")))
     other.layers[1].mlp.up_proj.weight.data.add_(0.1)  # type: ignore[union-attr, operator]
     assert "holds log-probabilities of another model" in refusal(Reference, other, path)

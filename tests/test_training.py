@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import aligner_of, refusal
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from tiny import corpus, tiny_model, tiny_tokenizer
 from transformers import TrainerCallback
@@ -427,31 +428,33 @@ def test_a_trained_adapter_is_loaded_like_a_model(tmp_path: Path) -> None:
     loaded, tokenizer = load_model(tmp_path / "out")
     inputs = tokenizer(["El tren"], return_tensors="pt")
     with torch.no_grad():
-        assert torch.allclose(loaded(**inputs).logits, trained(**inputs).logits, atol=1e-5)
+        expected = trained(**inputs).logits
+        assert torch.allclose(loaded(**inputs).logits, expected, atol=1e-5)
         base_logits = load_model(base)[0](**inputs).logits
         assert not torch.allclose(loaded(**inputs).logits, base_logits, atol=1e-3)
-
-
-@pytest.mark.parametrize("lora", [{"r": 4}, None])
-def test_a_frozen_teacher_is_the_model_before_training(tmp_path: Path, lora: Any) -> None:
-    made = recipe("carot", align={"teacher": "frozen"}, lora=lora)
-    model = copy.deepcopy(tiny_model("gemma3"))
-    trained = run(tmp_path / "out", made, model=model)
-    anatomy = dissect(trained)
-    batch_ids = torch.tensor([[1, 40, 50, 60]])
-    batch = {"source_ids": batch_ids, "source_mask": torch.ones_like(batch_ids)}
-    objectives = {
-        objective.name: objective
-        for objective, _ in make_objectives(made, anatomy, aligner_of("gemma3"))
-    }
-    if lora is None:
-        objectives["carot"].teacher = dissect(tiny_model("gemma3"))
-    states = objectives["carot"]._source_states(anatomy, batch)[1]
-    untrained = dissect(tiny_model("gemma3"))
+    # A loaded adapter is trained on; a frozen teacher then is the model with it.
+    again = run(tmp_path / "again", recipe("carot", align={"teacher": "frozen"}), model=loaded)
     with torch.no_grad():
-        expected = tiny_model("gemma3")(batch_ids, output_hidden_states=True).hidden_states[2]
-        now = trained(batch_ids, output_hidden_states=True).hidden_states[2]
-    assert untrained.layers_path == anatomy.layers_path
+        assert not torch.allclose(again(**inputs).logits, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("adapted", [True, False])
+def test_a_frozen_teacher_is_the_model_before_training(adapted: bool) -> None:
+    model = copy.deepcopy(tiny_model("gemma3"))
+    if adapted:
+        model = get_peft_model(model, LoraConfig(r=4, task_type="CAUSAL_LM"))
+    anatomy = dissect(model)
+    made = recipe("carot", align={"teacher": "frozen"})
+    [_, (objective, _)] = make_objectives(made, anatomy, aligner_of("gemma3"))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name or not adapted:
+            parameter.data.add_(0.1)  # training
+    ids = torch.tensor([[1, 40, 50, 60]])
+    batch = {"source_ids": ids, "source_mask": torch.ones_like(ids)}
+    states = objective._source_states(anatomy, batch)[1]
+    with torch.no_grad():
+        expected = tiny_model("gemma3")(ids, output_hidden_states=True).hidden_states[2]
+        now = model(ids, output_hidden_states=True).hidden_states[2]
     assert torch.allclose(states, expected, atol=1e-5)
     assert not torch.allclose(now, expected, atol=1e-3)
 

@@ -103,6 +103,12 @@ def without_adapter(model: nn.Module) -> Any:
     return unwrap() if callable(unwrap) else model
 
 
+def has_new_adapter(model: nn.Module) -> bool:
+    """Whether a model has a LoRA adapter that is untrained: its B is zero, and it does nothing."""
+    second = [p for name, p in model.named_parameters() if "lora_B" in name]
+    return bool(second) and not any(bool(parameter.any()) for parameter in second)
+
+
 def dissect(model: nn.Module, layers_path: str | None = None) -> Anatomy:
     """Find the decoder layers of a causal language model.
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from carot.errors import CarotError
 from carot.files import read_text, write_atomically
-from carot.models.anatomy import Anatomy
+from carot.models.anatomy import Anatomy, has_new_adapter
 from carot.progress import track
 from carot.training.collate import Collator
 from carot.training.data import EncodedInstruction
@@ -29,7 +27,7 @@ class Reference:
     Parameters
     ----------
     anatomy : Anatomy
-        Of the model; with an adapter, the reference is the model without it.
+        Of the model as it is before training: an adapter that is new changes nothing yet.
     path : path, optional
         JSON file. Values that are there are not computed again, by a resumed run or by another
         objective.
@@ -91,31 +89,26 @@ class Reference:
         training = self.anatomy.model.training
         self.anatomy.model.eval()
         device = self.anatomy.input_device
-        with without_adapter_on(self.anatomy.model):
-            with track("reference", len(waiting), enabled=progress) as advance:
-                for start in range(0, len(waiting), batch_size):
-                    part = waiting[start : start + batch_size]
-                    batch = collator.instructions([row for _, row in part])
-                    tensors = {
-                        key: value.to(device) if torch.is_tensor(value) else value
-                        for key, value in batch.items()
-                    }
-                    sums = response_log_probs(self.anatomy, tensors).tolist()
-                    self.values |= dict(zip((key for key, _ in part), sums, strict=True))
-                    advance(len(part))
+        with track("reference", len(waiting), enabled=progress) as advance:
+            for start in range(0, len(waiting), batch_size):
+                part = waiting[start : start + batch_size]
+                batch = collator.instructions([row for _, row in part])
+                tensors = {
+                    key: value.to(device) if torch.is_tensor(value) else value
+                    for key, value in batch.items()
+                }
+                sums = response_log_probs(self.anatomy, tensors).tolist()
+                self.values |= dict(zip((key for key, _ in part), sums, strict=True))
+                advance(len(part))
         self.anatomy.model.train(training)
 
 
-def without_adapter_on(model: Any) -> Any:
-    """Return a context in which a PEFT model is its base model; nothing where it is none."""
-    return model.disable_adapter() if hasattr(model, "disable_adapter") else nullcontext()
-
-
 def weights_fingerprint(model: torch.nn.Module) -> str:
-    """Return a hash of some values of every parameter but an adapter's."""
+    """Return a hash of some values of every parameter but those of an adapter that is new."""
     whole = hashlib.sha256()
+    new = has_new_adapter(model)
     for name, parameter in model.named_parameters():
-        if "lora_" not in name:
+        if not (new and "lora_" in name):
             flat = parameter.detach().flatten()
             values = flat[:: max(1, flat.numel() // SAMPLES)].float().cpu()
             whole.update(values.numpy().tobytes())

@@ -73,7 +73,7 @@ def train(
     ----------
     model, tokenizer
         A decoder-only Hugging Face model and its tokenizer. With ``recipe.lora`` it gets an
-        adapter, unless it has one; without, its own weights are trained.
+        adapter; one that it has already is trained on. Without, its own weights are trained.
     recipe : Recipe
         Objective, data, schedule.
     output : path
@@ -219,6 +219,7 @@ def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _with_adapter(model: Any, recipe: Recipe) -> Any:
     if hasattr(model, "peft_config"):
+        model.set_adapter(model.active_adapter)  # loaded for inference, it would not be trained
         return model
     if recipe.lora is None:
         if recipe.freeze_embeddings:

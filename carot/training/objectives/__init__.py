@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from carot.alignment import Aligner, TransportSettings
 from carot.errors import CarotError
-from carot.models.anatomy import Anatomy, dissect
+from carot.models.anatomy import Anatomy, dissect, has_new_adapter
 from carot.training.gammas import gamma_table
 from carot.training.objectives.base import Batch, Kind, Objective, count
 from carot.training.objectives.carot import Carot
@@ -133,7 +133,7 @@ def _carot(recipe: Recipe, anatomy: Anatomy, aligner: Aligner | None) -> Objecti
     transport = TransportSettings(settings.theta, settings.epsilon, settings.rho)
     if settings.teacher == "current":
         return Carot(aligner, layers, transport)
-    if hasattr(anatomy.model, "disable_adapter"):
+    if has_new_adapter(anatomy.model):
         return Carot(aligner, layers, transport, frozen=anatomy.model.disable_adapter)
     teacher = copy.deepcopy(anatomy.model).requires_grad_(False).eval()
     return Carot(aligner, layers, transport, dissect(teacher), nullcontext)
