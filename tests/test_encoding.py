@@ -639,9 +639,9 @@ def test_every_third_layer_is_fitted_by_default(count, expected):
     assert default_layers(count) == expected
 
 
-def test_the_fitted_layer_nearest_to_a_third_of_the_depth_is_steered_by_default():
+def test_fitted_layers_but_those_of_the_last_quarter_are_steered_by_default():
     fitted = fit_aligner(tiny_model("llama"), tiny_tokenizer(), corpus(), [0, 1, 3])
-    assert wrap(tiny_model("llama"), tiny_tokenizer(), fitted).layers == [1]
+    assert wrap(tiny_model("llama"), tiny_tokenizer(), fitted).layers == [0, 1]
 
 
 class TwinLlama(hf.LlamaForCausalLM):
