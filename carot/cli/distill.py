@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from carot.cli import app
-from carot.cli.options import AlignerFolder, DeviceMap, Dtype, Layers, Marker, Model, Theta, wrapped
+from carot.cli.options import (
+    AlignerFolder,
+    DeviceMap,
+    Dtype,
+    Layers,
+    Marker,
+    Model,
+    Theta,
+    answer_file,
+)
 
 
 @app.command()
@@ -36,7 +45,7 @@ def distill(
     from carot.corpora.parallel import read_jsonl
     from carot.errors import CarotError, require_positive
     from carot.files import require_file_or_nothing, write_atomically
-    from carot.inference import generate_file, read_prompts
+    from carot.inference import read_prompts
     from carot.training.distill import distil
 
     require_positive(max_new_tokens=max_new_tokens, batch_size=batch_size)
@@ -45,26 +54,19 @@ def distill(
     for number, row in enumerate(rows, 1):
         if not isinstance(row.get("language"), str):
             raise CarotError(f"{input}, row {number}: no 'language'; expected a code such as es")
-    steered = wrapped(model, aligner, layers, theta, dtype, device_map)
-    answers = generate_file(
-        steered,
+    answers = answer_file(
         rows,
         output.with_suffix(".answers.jsonl"),
-        settings={
-            "model": model,
-            "aligner": aligner,
-            "input": str(input),
-            "layers": steered.layers,
-            "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
-            "max_new_tokens": max_new_tokens,
-            "content_marker": content_marker,
-            "dtype": dtype,
-        },
-        batch_size=batch_size,
-        content=content_marker,
-        progress=True,
+        model=model,
+        aligner=aligner,
+        input=input,
+        layers=layers,
+        theta=theta,
         max_new_tokens=max_new_tokens,
-        do_sample=False,
+        batch_size=batch_size,
+        content_marker=content_marker,
+        dtype=dtype,
+        device_map=device_map,
     )
     chosen = distil(
         read_jsonl(answers),

@@ -16,7 +16,7 @@ from carot.cli.options import (
     Marker,
     Model,
     Theta,
-    wrapped,
+    answer_file,
 )
 
 
@@ -37,32 +37,24 @@ def generate(
     """Answer the prompts of a file, steered by their English counterparts; greedy search."""
     from carot.errors import require_positive
     from carot.files import require_file_or_nothing
-    from carot.inference import generate_file, read_prompts
+    from carot.inference import read_prompts
 
     require_positive(max_new_tokens=max_new_tokens, batch_size=batch_size)
     require_file_or_nothing(output)
     rows = read_prompts(input)
-    steered = wrapped(model, aligner, layers, theta, dtype, device_map)
-    settings = {
-        "model": model,
-        "aligner": aligner,
-        "input": str(input),
-        "layers": steered.layers,
-        "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
-        "max_new_tokens": max_new_tokens,
-        "content_marker": content_marker,
-        "dtype": dtype,
-    }
-    generate_file(
-        steered,
+    answer_file(
         rows,
         output,
-        settings=settings,
-        batch_size=batch_size,
-        content=content_marker,
-        progress=True,
+        model=model,
+        aligner=aligner,
+        input=input,
+        layers=layers,
+        theta=theta,
         max_new_tokens=max_new_tokens,
-        do_sample=False,
+        batch_size=batch_size,
+        content_marker=content_marker,
+        dtype=dtype,
+        device_map=device_map,
     )
     with_english = sum(bool(row.get("english")) for row in rows)
     typer.echo(f"{output}: {len(rows)} answers, {with_english} of them steered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -91,3 +92,44 @@ def wrapped(
     model, tokenizer = load(name, dtype, device_map)
     settings: dict[str, Any] = {} if theta is None else {"theta": theta}
     return wrap(model, tokenizer, fitted, layers=numbers(layers, "--layer"), **settings)
+
+
+def answer_file(
+    rows: list[dict[str, Any]],
+    output: Path,
+    *,
+    model: str,
+    aligner: str,
+    input: Path,
+    layers: str | None,
+    theta: float | None,
+    max_new_tokens: int,
+    batch_size: int,
+    content_marker: str | None,
+    dtype: str,
+    device_map: str | None,
+) -> Path:
+    """Answer rows by greedy search, steered; what they depend on is kept beside the output."""
+    from carot.inference import generate_file
+
+    steered = wrapped(model, aligner, layers, theta, dtype, device_map)
+    return generate_file(
+        steered,
+        rows,
+        output,
+        settings={
+            "model": model,
+            "aligner": aligner,
+            "input": str(input),
+            "layers": steered.layers,
+            "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
+            "max_new_tokens": max_new_tokens,
+            "content_marker": content_marker,
+            "dtype": dtype,
+        },
+        batch_size=batch_size,
+        content=content_marker,
+        progress=True,
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+    )

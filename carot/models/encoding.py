@@ -226,6 +226,12 @@ def begins_with_bos(tokenizer: Any, text: str) -> bool:
     return bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
 
 
+def token_ids(tokenizer: Any, text: str) -> list[int]:
+    """Tokenise one text with the special tokens that it does not bring along."""
+    special = not begins_with_bos(tokenizer, text)
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
 def _encode_one(
     tokenizer: Any, text: str, span: Span | None, limit: int | None, name: str
 ) -> tuple[list[int], list[bool]]:

@@ -14,7 +14,7 @@ from transformers import DynamicCache
 
 from carot.errors import CarotError
 from carot.models.anatomy import cache_argument, last_logits, text_config
-from carot.models.encoding import Batch, begins_with_bos, padding_id
+from carot.models.encoding import Batch, padding_id, token_ids
 from carot.models.head import head_at
 
 Reduction = Literal["mean", "sum"]
@@ -90,10 +90,10 @@ def prepare_candidates(
         stem = prompt.rstrip()
         between = default_separator(prompt) if separator is None else separator
         between = prompt[len(stem) :] + between
-        prefix = _ids(tokenizer, stem)
+        prefix = token_ids(tokenizer, stem)
         tokens = []
         for text in texts:
-            whole = _ids(tokenizer, stem + between + text)
+            whole = token_ids(tokenizer, stem + between + text)
             merged = whole[: len(prefix)] != prefix
             continuation = (
                 tokenizer(between + text, add_special_tokens=False)["input_ids"]
@@ -105,11 +105,6 @@ def prepare_candidates(
             tokens.append(list(continuation))
         rows.append(CandidateRow(stem, tokens, fill))
     return rows
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    special = not begins_with_bos(tokenizer, text)
-    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def _candidate_lists(

@@ -13,9 +13,9 @@ from carot.corpora.hub import load_hub
 from carot.corpora.parallel import read_jsonl
 from carot.errors import CarotError
 from carot.evaluation.items import RankingItem
-from carot.evaluation.tasks import get_task
+from carot.evaluation.tasks import open_task
 from carot.interventions import ENGLISH
-from carot.models.encoding import begins_with_bos
+from carot.models.encoding import token_ids
 from carot.models.scoring import prepare_candidates
 
 COLUMNS = {
@@ -90,8 +90,7 @@ def read_instructions(
 
 def task_instructions(source: str, languages: Sequence[str] | None = None) -> list[Instruction]:
     """Take the questions of a ranking task and their right answers; ``task:NAME[:FOLDER]``."""
-    _, name, *folder = source.split(":", 2)
-    task = get_task(name, folder[0] if folder else None)
+    task = open_task(source)
     rows = []
     for language in languages or task.languages():
         for item in task.load(language)[0].values():
@@ -155,22 +154,17 @@ def encode_instruction(
 ) -> EncodedInstruction | None:
     """Tokenise prompt and response, ended by exactly one EOS; None where no response is left."""
     if row.chat:
-        prompt = _ids(tokenizer, row.prompt)
+        prompt = token_ids(tokenizer, row.prompt)
         response = tokenizer(row.response, add_special_tokens=False)["input_ids"]
     else:
         candidates = prepare_candidates(tokenizer, [row.prompt], [[row.response]], separator)[0]
-        prompt, response = _ids(tokenizer, candidates.prompt), candidates.tokens[0]
+        prompt, response = token_ids(tokenizer, candidates.prompt), candidates.tokens[0]
         if end and tokenizer.eos_token_id is not None and response[-1] != tokenizer.eos_token_id:
             response = [*response, tokenizer.eos_token_id]
     ids = [*prompt, *response][:max_length]
     if len(ids) <= len(prompt) or not prompt:
         return None
     return EncodedInstruction(ids, len(prompt), row.language, row.id)
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    special = not begins_with_bos(tokenizer, text)
-    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 class InstructionData:

@@ -14,7 +14,7 @@ from carot.corpora.parallel import read_jsonl
 from carot.errors import CarotError
 from carot.evaluation.items import RankingItem
 from carot.evaluation.questions import draw_questions
-from carot.evaluation.tasks import get_task
+from carot.evaluation.tasks import open_task
 from carot.interventions import ENGLISH
 
 
@@ -141,8 +141,7 @@ def _choice(row: Mapping[str, Any], where: str) -> Choice:
 
 
 def _task_items(source: str, languages: Sequence[str]) -> dict[str, Item]:
-    _, name, *folder = source.split(":", 2)
-    task = get_task(name, folder[0] if folder else None)
+    task = open_task(source)
     others = [language for language in languages if language != ENGLISH]
     questions = draw_questions(task, others)
     items: dict[str, Item] = {}

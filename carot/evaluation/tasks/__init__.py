@@ -64,4 +64,10 @@ def get_task(name: str, data: str | Path | None = None) -> Task:
     return TASKS[name](folder)
 
 
+def open_task(source: str) -> Task:
+    """Return the task that ``task:NAME`` or ``task:NAME:FOLDER`` names."""
+    _, name, *folder = source.split(":", 2)
+    return get_task(name, folder[0] if folder else None)
+
+
 __all__ = ["TASKS", "get_task", "register_task"]
