@@ -10,7 +10,14 @@ if _TYPE_CHECKING:
     from carot.errors import CarotError
     from carot.evaluation.runner import evaluate
     from carot.evaluation.sweep import sweep
-    from carot.models import AlignmentView, CarotModel, fit_aligner, load_model, wrap
+    from carot.models import (
+        AlignmentView,
+        CarotModel,
+        calibrate_guard,
+        fit_aligner,
+        load_model,
+        wrap,
+    )
     from carot.training import Recipe, train, train_dco
 
 __version__ = _version("carot")
@@ -24,6 +31,7 @@ _HOMES = {
     "LayerAligner": "carot.alignment",
     "ParallelCorpus": "carot.corpora",
     "Recipe": "carot.training",
+    "calibrate_guard": "carot.models",
     "evaluate": "carot.evaluation.runner",
     "fit_aligner": "carot.models",
     "load_model": "carot.models",
@@ -44,6 +52,7 @@ __all__ = [
     "ParallelCorpus",
     "Recipe",
     "__version__",
+    "calibrate_guard",
     "evaluate",
     "fit_aligner",
     "load_model",

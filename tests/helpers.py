@@ -48,6 +48,7 @@ def aligner_of(name: str) -> carot.Aligner:
 
 def steered(name: str, hooks: str = "nnsight", **kwargs: Any) -> carot.CarotModel:
     kwargs.setdefault("layers", [LAYER])
+    kwargs.setdefault("min_match", 0.0)  # A guard has its own tests.
     if "intervention" not in kwargs:
         kwargs["theta"] = 1.0
     return carot.wrap(tiny_model(name), tiny_tokenizer(), aligner_of(name), hooks=hooks, **kwargs)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
-from helpers import ENGLISH, PROMPTS, aligner_of, both_backends, steered
+from helpers import (
+    ENGLISH,
+    LAYER,
+    PROMPTS,
+    aligner_of,
+    both_backends,
+    logits,
+    refusal,
+    steered,
+)
+from tiny import corpus, tiny_model, tiny_tokenizer
 
-from carot.alignment import match_quality
+import carot
+from carot.alignment import Aligner, Guard, match_quality
 
 
 def states(seed: int, tokens: int, batch: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -16,7 +30,7 @@ def states(seed: int, tokens: int, batch: int = 3) -> tuple[torch.Tensor, torch.
     return torch.randn(batch, tokens, 32, generator=generator), mask
 
 
-def test_match_is_the_mean_best_cosine() -> None:
+def test_match_is_the_geometric_mean_of_best_cosines_of_both_sides() -> None:
     fitted = aligner_of("llama")[1].to("cpu", torch.float64)
     source, source_mask = states(0, 5)
     target, target_mask = states(1, 4)
@@ -27,11 +41,11 @@ def test_match_is_the_mean_best_cosine() -> None:
             @ fitted.whitening
             for side, mask in ((target, target_mask), (source, source_mask))
         ]
-        best = [
-            max(float(torch.cosine_similarity(here, there, dim=0)) for there in sides[1])
-            for here in sides[0]
-        ]
-        assert float(found[row]) == pytest.approx(sum(best) / len(best))
+        halves = []
+        for these, those in (sides, sides[::-1]):
+            best = [max(torch.cosine_similarity(x, y, dim=0).item() for y in those) for x in these]
+            halves.append(sum(math.log(max(value, 0.02)) for value in best) / len(best) / 2)
+        assert float(found[row]) == pytest.approx(math.exp(sum(halves)))
 
 
 def test_the_same_states_match_fully_and_padding_does_not_count() -> None:
@@ -78,3 +92,73 @@ def test_a_method_without_english_has_no_match() -> None:
     _, [how] = model.generate(PROMPTS[:1], return_steering=True, max_new_tokens=1)
     assert how.steered
     assert how.match is None
+
+
+@both_backends
+@pytest.mark.parametrize("layers", [[LAYER], [LAYER, 2]])
+def test_a_row_below_the_guard_is_as_without_english(hooks: str, layers: list[int]) -> None:
+    _, how = steered("llama", hooks, layers=layers).generate(
+        PROMPTS, ENGLISH, return_steering=True, max_new_tokens=1
+    )
+    order = sorted(range(len(PROMPTS)), key=lambda row: how[row].match)
+    between = (how[order[0]].match + how[order[1]].match) / 2
+    guarded = steered("llama", hooks, layers=layers, min_match=between)
+    weak = order[0]
+    found = logits(guarded, PROMPTS, ENGLISH)
+    plain = logits(guarded, PROMPTS, [None] * len(PROMPTS))
+    moved = logits(steered("llama", hooks, layers=layers), PROMPTS, ENGLISH)
+    for row in range(len(PROMPTS)):
+        assert torch.equal(found[:, row], (plain if row == weak else moved)[:, row])
+        assert not torch.equal(moved[:, row], plain[:, row])
+    _, how = guarded.generate(PROMPTS, ENGLISH, return_steering=True, max_new_tokens=1)
+    assert [row.steered for row in how] == [row != weak for row in range(len(PROMPTS))]
+    assert how[weak].reason == f"match {how[weak].match:.2f} below {between:.2f}"
+    assert how[weak].interpolation is None
+
+
+def test_calls_inside_intervene_are_guarded_too() -> None:
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    inputs = tokenizer(PROMPTS[:1], return_tensors="pt")
+    plain = model(**inputs).logits
+    for least, same in ((1.0, True), (0.0, False)):
+        with steered("llama", min_match=least, layers=[LAYER, 2]).intervene(ENGLISH[:1]):
+            for _ in range(2):  # every prefill is judged by itself
+                assert torch.equal(model(**inputs).logits, plain) is same
+
+
+def test_a_guard_keeps_the_share_that_is_asked_for() -> None:
+    true, wrong = [0.1 * step for step in range(1, 11)], [0.05, 0.15, 0.25, 0.35]
+    guard = Guard.calibrate(true, wrong, keep=0.8)
+    assert guard == Guard(pytest.approx(0.2), kept=0.9, refused=0.5, pairs=10)
+    assert Guard.calibrate(true, wrong, keep=1.0).kept == 1
+    assert "keep is 0" in refusal(Guard.calibrate, true, wrong, keep=0)
+    assert "no pair" in refusal(Guard.calibrate, [], wrong)
+
+
+def test_the_guard_is_calibrated_on_fitting_kept_with_the_aligner_and_used(tmp_path: Path) -> None:
+    aligner = aligner_of("llama")
+    assert set(aligner.guards) == set(aligner)
+    for guard in aligner.guards.values():
+        assert guard.kept >= 0.95
+        assert guard.pairs == min(256, len(corpus()) * (len(corpus().languages) - 1))
+    aligner.save_pretrained(tmp_path)
+    assert Aligner.from_pretrained(tmp_path).guards == aligner.guards
+    wrapped = carot.wrap(tiny_model("llama"), tiny_tokenizer(), aligner, layers=[2, LAYER])
+    assert wrapped.min_match == aligner.guards[LAYER].threshold
+    without = Aligner(aligner.layers, aligner.languages, aligner.model)
+    assert carot.wrap(tiny_model("llama"), tiny_tokenizer(), without).min_match == 0
+    assert "min_match is 2" in refusal(steered, "llama", min_match=2)
+
+
+def test_a_guard_is_calibrated_anew_on_prompts_of_ones_own() -> None:
+    parts = (tiny_model("llama"), tiny_tokenizer(), aligner_of("llama"))
+    alone = carot.calibrate_guard(*parts, PROMPTS, ENGLISH, batch_size=2, keep=0.5)
+    together = carot.calibrate_guard(*parts, PROMPTS, ENGLISH, keep=0.5)
+    _, how = steered("llama").generate(PROMPTS, ENGLISH, return_steering=True, max_new_tokens=1)
+    for guard in (alone.guards[LAYER], together.guards[LAYER]):
+        assert guard.pairs == len(PROMPTS)
+        kept = sum(row.match >= guard.threshold - 1e-4 for row in how)
+        assert guard.kept == kept / len(PROMPTS)
+    assert "English text 1 is None" in refusal(
+        carot.calibrate_guard, *parts, PROMPTS, [ENGLISH[0], None, *ENGLISH[2:]]
+    )

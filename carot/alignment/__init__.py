@@ -3,13 +3,14 @@
 from carot.alignment.aligner import Aligner, ModelIdentity
 from carot.alignment.fit import LayerFitter, sentence_vectors
 from carot.alignment.layer import Alignment, LayerAligner, TransportSettings
-from carot.alignment.match import match_quality
+from carot.alignment.match import Guard, match_quality
 from carot.alignment.subspace import LanguageSubspace
 from carot.alignment.transport import perplexity_filter, unbalanced_sinkhorn
 
 __all__ = [
     "Aligner",
     "Alignment",
+    "Guard",
     "LanguageSubspace",
     "LayerAligner",
     "LayerFitter",

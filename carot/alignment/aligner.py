@@ -16,6 +16,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from carot.alignment.layer import LayerAligner
+from carot.alignment.match import Guard
 from carot.alignment.subspace import LanguageSubspace
 from carot.errors import CarotError
 from carot.files import require_folder_or_nothing, write_atomically
@@ -82,6 +83,8 @@ class Aligner:
     defaults : dict, optional
         What :func:`carot.wrap` takes where nothing is said: ``layers`` and settings of the
         transport, as chosen by a sweep.
+    guards : mapping of int to Guard, optional
+        By layer, the match below which an English text is not taken for a translation.
     """
 
     def __init__(
@@ -91,12 +94,14 @@ class Aligner:
         model: ModelIdentity,
         fit: dict[str, Any] | None = None,
         defaults: dict[str, Any] | None = None,
+        guards: Mapping[int, Guard] | None = None,
     ) -> None:
         self.layers = dict(sorted(layers.items()))
         self.languages = list(languages)
         self.model = model
         self.fit = dict(fit or {})
         self.defaults = dict(defaults or {})
+        self.guards = dict(guards or {})
 
     def __getitem__(self, layer: int) -> LayerAligner:
         if layer not in self.layers:
@@ -156,6 +161,7 @@ class Aligner:
                     "layer": index,
                     "directions": int(torch.linalg.matrix_rank(layer.subspace.right)),
                     "whitened": layer.whitening.shape[1],
+                    "guard": asdict(self.guards[index]) if index in self.guards else None,
                 }
                 for index, layer in self.layers.items()
             ],
@@ -185,6 +191,7 @@ class Aligner:
             "model": asdict(self.model),
             "fit": self.fit,
             "defaults": self.defaults,
+            "guards": {str(layer): asdict(guard) for layer, guard in self.guards.items()},
         }
         tensors = {
             f"layers.{index}.{name}": tensor.to("cpu", torch.float32).contiguous()
@@ -245,6 +252,7 @@ class Aligner:
                 ModelIdentity(**model),
                 config.get("fit"),
                 config.get("defaults"),
+                {int(at): Guard(**guard) for at, guard in config.get("guards", {}).items()},
             )
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise CarotError(f"{folder / CONFIG_NAME}: not valid JSON ({error})") from error

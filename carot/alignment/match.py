@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from carot.alignment.layer import LayerAligner
+from carot.errors import CarotError
+
+LEAST_COSINE = 0.02
+"""What a token without any counterpart counts as; the geometric mean is not 0 for its sake."""
 
 
 def match_quality(
@@ -16,10 +23,15 @@ def match_quality(
     source_mask: Tensor,
     target_mask: Tensor,
 ) -> Tensor:
-    """``mean_i max_j cos((a_tgt,i - bias) W, (a_src,j - bias) W)`` over content tokens.
+    """Return how well two sides match, in (0, 1].
 
-    Each target token looks for the English token that is nearest to it in the whitened
-    language-agnostic space; translations find nearer ones than other texts do.
+    In the whitened language-agnostic space each token looks for the token of the other side that is
+    nearest: ``a_i = max_j cos(x_i, y_j)`` over target tokens, ``b_j = max_i cos(x_i, y_j)`` over
+    English ones, with ``x = (a_tgt - bias) W`` and ``y = (a_src - bias) W``. The match is their
+    geometric mean, each side counting half, so that a word without a counterpart weighs more than
+    another good pair::
+
+        exp(mean_i log max(a_i, 0.02) / 2 + mean_j log max(b_j, 0.02) / 2)
 
     Parameters
     ----------
@@ -33,23 +45,78 @@ def match_quality(
     Returns
     -------
     Tensor
-        Shape (B,), in [-1, 1], float32 (float64 for float64 states); 0 for a row in which one
-        side has no content token.
+        Shape (B,), float32 (float64 for float64 states); 0 for a row in which one side has no
+        content token.
     """
     dtype = torch.promote_types(target.dtype, torch.float32)
     fitted = fitted.to(target.device, dtype)
     source_mask, target_mask = source_mask.to(target.device), target_mask.to(target.device)
+    if 0 in (source.shape[1], target.shape[1]):
+        return torch.zeros(len(target), dtype=dtype, device=target.device)
 
     def directions(states: Tensor, mask: Tensor) -> Tensor:  # (B, tokens, r)
         states = states.to(target.device, dtype).masked_fill(~mask.unsqueeze(-1), 0)
         agnostic = fitted.subspace.agnostic(states) - fitted.subspace.bias
         return normalize(agnostic @ fitted.whitening, dim=-1)
 
+    def mean_log(best: Tensor, mask: Tensor) -> Tensor:  # (B, tokens) -> (B,)
+        logs = best.clamp_min(LEAST_COSINE).log().masked_fill(~mask, 0)
+        return logs.sum(-1) / mask.sum(-1).clamp_min(1)
+
     cosine = directions(target, target_mask) @ directions(source, source_mask).mT  # (B, m, n)
-    cosine = cosine.masked_fill(~source_mask.unsqueeze(-2), -1)
-    both = target_mask & source_mask.any(-1, keepdim=True)  # (B, m)
-    if source.shape[1] == 0:
-        return torch.zeros(len(target), dtype=dtype, device=target.device)
-    best = cosine.amax(-1).masked_fill(~both, 0)
-    mean: Tensor = best.sum(-1) / both.sum(-1).clamp_min(1)
-    return mean
+    both = target_mask.unsqueeze(-1) & source_mask.unsqueeze(-2)
+    cosine = cosine.masked_fill(~both, -1)
+    halves = mean_log(cosine.amax(-1), target_mask) + mean_log(cosine.amax(-2), source_mask)
+    match: Tensor = (halves / 2).exp().masked_fill(~both.any(-1).any(-1), 0)
+    return match
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The match below which an English text is taken for no translation of its prompt.
+
+    Parameters
+    ----------
+    threshold : float
+        Compared with :func:`match_quality`.
+    kept : float
+        Share of true translations at or above it, where it was calibrated.
+    refused : float
+        Share of wrong ones below it.
+    pairs : int
+        True translations that it was calibrated on.
+    """
+
+    threshold: float
+    kept: float
+    refused: float
+    pairs: int
+
+    @classmethod
+    def calibrate(cls, true: Sequence[float], wrong: Sequence[float], keep: float = 0.95) -> Guard:
+        """Choose the highest threshold that keeps the share ``keep`` of true translations.
+
+        Parameters
+        ----------
+        true, wrong : sequence of float
+            Match of translations, and of texts that are none.
+        keep : float
+            In (0, 1].
+
+        Raises
+        ------
+        CarotError
+            Without a true pair, or for another share.
+        """
+        if not 0 < keep <= 1:
+            raise CarotError(f"keep is {keep}; expected a share above 0, up to 1")
+        if not true:
+            raise CarotError("no pair of prompt and English to calibrate on; expected one at least")
+        sound, other = torch.tensor(true).double(), torch.tensor(wrong).double()
+        threshold = float(sound.quantile(1 - keep, interpolation="lower"))
+        return cls(
+            threshold,
+            kept=float((sound >= threshold).double().mean()),
+            refused=float((other < threshold).double().mean()) if len(other) else 0.0,
+            pairs=len(sound),
+        )

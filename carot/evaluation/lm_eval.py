@@ -187,7 +187,7 @@ class CarotLM(HFLM):  # type: ignore[misc]
             language=language,
             hooks=hooks,
             layers_path=layers_path,
-            **settings,
+            **{"min_match": 0.0} | settings,
         )
         self.fitted = {"languages": source.languages, "fit": source.fit}
         self.english_field = english_field

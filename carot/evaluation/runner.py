@@ -70,6 +70,7 @@ class Setup:
             layers=list(method),
             intervention=method,
             english_memory=memory,
+            min_match=0.0,
         )
 
     def make(self, aligner: Aligner, language: str) -> Method:

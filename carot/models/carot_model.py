@@ -62,6 +62,9 @@ class CarotModel:
         Where the decoder layers are, for an architecture in which they are not found.
     english_memory : EnglishMemory, optional
         Keeps English states between calls.
+    min_match : float
+        Rows whose prompt and English match less (:func:`carot.alignment.match_quality`, at the
+        first layer) are not steered.
 
     Raises
     ------
@@ -79,6 +82,7 @@ class CarotModel:
         hooks: Literal["nnsight", "torch"] = "nnsight",
         layers_path: str | None = None,
         english_memory: EnglishMemory | None = None,
+        min_match: float = 0.0,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
         if method:
@@ -91,12 +95,15 @@ class CarotModel:
             )
         if hooks not in BACKENDS:
             raise CarotError(f"hooks={hooks!r}; expected one of {', '.join(BACKENDS)}")
+        if not 0 <= min_match <= 1:
+            raise CarotError(f"min_match is {min_match}; expected 0 (no guard) to 1")
         self.model = model
         self.tokenizer = tokenizer
         self.aligner = aligner
         self.layers = sorted(method)
+        self.min_match = min_match
         self._steerer = Steerer(
-            self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory
+            self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory, min_match
         )
 
     @torch.no_grad()
@@ -181,7 +188,7 @@ class CarotModel:
                 answers = answers[0]
         if seen is None:
             return answers
-        return answers, steerings(len(pairs), states, batch.content_mask, seen)
+        return answers, steerings(len(pairs), states, batch.content_mask, seen, self.min_match)
 
     def _texts(self, output: Any, batch: Batch, skip_special_tokens: bool) -> list[str]:
         ids = output if isinstance(output, Tensor) else output.sequences
@@ -385,14 +392,18 @@ class CarotModel:
         if states is None:
             yield
             return
+        seen: dict[int, Seen] = {}
         with observed_calls(self.anatomy, special_ids(self.tokenizer)) as call:
 
             def edit(index: int, output: Any) -> Any:
                 if not call.is_prefill:
                     return None
+                if index == self.layers[0]:
+                    seen.clear()
                 mask = call.content_mask_of(len(given))
                 hidden = hooks.states_of(output)
-                return hooks.with_states(output, self._steerer.edit(index, hidden, mask, states))
+                new = self._steerer.edit(index, hidden, mask, states, seen)
+                return hooks.with_states(output, new)
 
             with hooks.registered(self._steerer.modules, edit):
                 yield

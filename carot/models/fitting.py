@@ -13,13 +13,18 @@ from torch import nn
 from carot.alignment import Aligner, LayerFitter, sentence_vectors
 from carot.corpora import ParallelCorpus
 from carot.errors import CarotError, require_positive
+from carot.interventions import ENGLISH
 from carot.models import tracing
 from carot.models.anatomy import dissect, last_logits
+from carot.models.calibration import calibrate_guard
 from carot.models.encoding import Batch, encode
 from carot.progress import track
 
 MAX_LENGTH = 64
 """Tokens of a sentence that are used (paper)."""
+
+CALIBRATION_PAIRS = 256
+"""Sentences on which the guard is calibrated."""
 
 WINDOW = 1024
 """Sentences that are sorted by length together, so that batches carry little padding."""
@@ -44,8 +49,9 @@ def fit_aligner(
 ) -> Aligner:
     """Fit language subspace and whitening of several layers in one pass over a corpus.
 
-    Each forward pass stops at the deepest of the layers. Statistics are float64; memory does not
-    grow with the corpus.
+    Then the guard against wrong translations is calibrated on some of its sentences. Each forward
+    pass stops at the deepest of the layers. Statistics are float64; memory does not grow with the
+    corpus.
 
     Parameters
     ----------
@@ -93,7 +99,7 @@ def fit_aligner(
                 vectors = sentence_vectors(hidden, batch.content_mask.to(hidden.device))
                 _update(fitters[layer], vectors, labels, layer)
             advance(len(batch))
-    return Aligner(
+    aligner = Aligner(
         {layer: fitter.fit() for layer, fitter in fitters.items()},
         corpus.languages,
         anatomy.identity(),
@@ -106,6 +112,31 @@ def fit_aligner(
             "torch": version("torch"),
         },
     )
+    prompts, english = _calibration_pairs(corpus)
+    if not prompts:
+        return aligner
+    return calibrate_guard(
+        model,
+        tokenizer,
+        aligner,
+        prompts,
+        english,
+        max_length=max_length,
+        batch_size=batch_size,
+        layers_path=layers_path,
+        progress=progress,
+    )
+
+
+def _calibration_pairs(corpus: ParallelCorpus) -> tuple[list[str], list[str]]:
+    """Take sentences of the other languages in turn, each with its English one, if there is."""
+    others = [language for language in corpus.languages if language != ENGLISH]
+    if len(others) == len(corpus.languages):
+        return [], []
+    count = min(CALIBRATION_PAIRS, len(corpus) * len(others))
+    rounds = [divmod(pair, len(corpus)) for pair in range(count)]
+    prompts = [corpus[others[(turn + row) % len(others)]][row] for turn, row in rounds]
+    return prompts, [corpus[ENGLISH][row] for _, row in rounds]
 
 
 def _update(fitter: LayerFitter, vectors: torch.Tensor, labels: list[int], layer: int) -> None:

@@ -71,7 +71,7 @@ class Seen:
     alignment : Alignment
         Of the rows that are steered.
     match : Tensor
-        One value for each of them, see :func:`carot.alignment.match_quality`.
+        At the first layer, one value for each of them, see :func:`carot.alignment.match_quality`.
     """
 
     alignment: Alignment
@@ -85,23 +85,31 @@ class Steering:
     Parameters
     ----------
     steered : bool
-        Whether it had an English counterpart.
+        Whether its states were moved.
+    reason : str, optional
+        Why they were not.
     match : float, optional
-        How well the two match at the first layer, see :func:`carot.alignment.match_quality`.
+        How well prompt and English match at the first layer, see
+        :func:`carot.alignment.match_quality`.
     interpolation : float, optional
         How far its content tokens moved, in [0, 1]: the mean over tokens and layers.
     """
 
     steered: bool
+    reason: str | None = None
     match: float | None = None
     interpolation: float | None = None
 
 
 def steerings(
-    count: int, english: EnglishStates | None, content_mask: Tensor, seen: dict[int, Seen]
+    count: int,
+    english: EnglishStates | None,
+    content_mask: Tensor,
+    seen: dict[int, Seen],
+    min_match: float,
 ) -> list[Steering]:
     """Return how each of ``count`` rows was steered; ``content_mask`` is the prompts', (B, S)."""
-    rows = [Steering(False)] * count
+    rows = [Steering(False, "no English")] * count
     if english is None or not seen:
         return rows
     mask = content_mask.cpu()[english.rows]
@@ -112,7 +120,11 @@ def steerings(
     with_english = english.batch.input_ids.shape[1] > 0
     for place, row in enumerate(english.rows.tolist()):
         quality = float(match[place]) if with_english else None
-        rows[row] = Steering(True, quality, float(interpolation[place]))
+        if quality is not None and quality < min_match:
+            reason = f"match {quality:.2f} below {min_match:.2f}"
+            rows[row] = Steering(False, reason, quality)
+        else:
+            rows[row] = Steering(True, None, quality, float(interpolation[place]))
     return rows
 
 
@@ -133,6 +145,8 @@ class Steerer:
         :mod:`carot.models.tracing` or :mod:`carot.models.hooks`.
     memory : EnglishMemory, optional
         Keeps English states between calls.
+    min_match : float
+        Rows whose prompt and English match less are not steered.
     """
 
     def __init__(
@@ -143,6 +157,7 @@ class Steerer:
         method: Method,
         backend: ModuleType,
         memory: EnglishMemory | None = None,
+        min_match: float = 0.0,
     ) -> None:
         self.anatomy = anatomy
         self.tokenizer = tokenizer
@@ -150,6 +165,7 @@ class Steerer:
         self.needs_source = any(needs_source(step) for step in method.values())
         self.backend = backend
         self.memory = memory
+        self.min_match = min_match
         self.modules = {index: anatomy.layers[index] for index in self.method}
         if self.method and aligner is None:
             raise CarotError(f"layers {list(self.method)} are steered without an aligner; fit one")
@@ -217,9 +233,10 @@ class Steerer:
         """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
         if english is None:
             return self.backend.plain(call)
+        alignments: dict[int, Seen] = {} if seen is None else seen
 
         def edit(layer: int, hidden: Tensor) -> Tensor:
-            return self.edit(layer, hidden, batch.content_mask, english, seen)
+            return self.edit(layer, hidden, batch.content_mask, english, alignments)
 
         return self.backend.replace(self.modules, edit, call)
 
@@ -229,7 +246,7 @@ class Steerer:
         hidden: Tensor,
         content_mask: Tensor,
         english: EnglishStates,
-        seen: dict[int, Seen] | None = None,
+        seen: dict[int, Seen],
     ) -> Tensor:
         """Return the new states of a prefill at one layer.
 
@@ -243,32 +260,27 @@ class Steerer:
         content_mask : Tensor
             Boolean, shape (B, S).
         english : EnglishStates
-            Of the rows that are steered; the others come back untouched.
-        seen : dict, optional
-            Takes the alignment, and how well the sides match.
+            Of the rows that are steered; the others come back untouched, and so do those that match
+            too little at the first layer.
+        seen : dict of int to Seen
+            What was seen in this prefill at the layers before; takes what is seen here.
         """
         repeats = hidden.shape[0] // content_mask.shape[0]
         length = content_mask.shape[1]
         rows = english.rows.to(hidden.device)
         target = hidden[rows * repeats, :length]
-        source = english.states.get(layer, target[:, :0])
-        alignment = self.method[layer](
+        sides = (
             self.fitted[layer],
-            source,
+            english.states.get(layer, target[:, :0]),
             target,
             english.batch.content_mask,
             content_mask.to(hidden.device)[rows],
         )
-        if seen is not None:
-            match = match_quality(
-                self.fitted[layer],
-                source,
-                target,
-                english.batch.content_mask,
-                content_mask.to(hidden.device)[rows],
-            )
-            seen[layer] = Seen(alignment, match)
+        match = seen[min(seen)].match if seen else match_quality(*sides)
+        alignment = self.method[layer](*sides)
+        seen[layer] = Seen(alignment, match)
+        kept = match.to(hidden.device) >= self.min_match if self.needs_source else slice(None)
         new = hidden.clone()
         for repeat in range(repeats):
-            new[rows * repeats + repeat, :length] = alignment.hidden
+            new[rows[kept] * repeats + repeat, :length] = alignment.hidden[kept]
         return new

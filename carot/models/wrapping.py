@@ -27,6 +27,7 @@ def wrap(
     hooks: Literal["nnsight", "torch"] = "nnsight",
     layers_path: str | None = None,
     english_memory: EnglishMemory | None = None,
+    min_match: float | None = None,
     **settings: Any,
 ) -> CarotModel:
     """Wrap a model so that English counterparts of its prompts can steer it.
@@ -53,6 +54,9 @@ def wrap(
         Where the decoder layers are, for an architecture in which they are not found.
     english_memory : EnglishMemory, optional
         Keeps English states between calls, for trying many settings on the same questions.
+    min_match : float, optional
+        The guard: a row whose prompt and English match less at the first layer is not steered. By
+        default what was calibrated when the aligner was fitted; 0 steers every row.
     **settings
         Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
         ``solver`` ("auto"). The aligner's ``defaults`` stand in for what is not given.
@@ -93,4 +97,10 @@ def wrap(
         hooks=hooks,
         layers_path=layers_path,
         english_memory=english_memory,
+        min_match=guard_of(aligner, min(method, default=0)) if min_match is None else min_match,
     )
+
+
+def guard_of(aligner: Aligner, layer: int) -> float:
+    """Return the match that is asked for at a first layer, 0 where none was calibrated."""
+    return aligner.guards[layer].threshold if layer in aligner.guards else 0.0
