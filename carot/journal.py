@@ -35,21 +35,12 @@ class Journal:
         self.rows: list[dict[str, Any]] = []
         require_file_or_nothing(self.output)
         if self._settings_file.is_file() and self.partial.is_file() and self.partial.stat().st_size:
-            self._require_same(begun)
+            before = json.loads(self._settings_file.read_text("utf-8"))
+            require_same(self.partial, before, begun)
             self.rows = self._whole_rows()
         else:
             write_atomically(self._settings_file, json.dumps(begun) + "\n")
             write_atomically(self.partial, "")
-
-    def _require_same(self, settings: dict[str, Any]) -> None:
-        before = json.loads(self._settings_file.read_text("utf-8"))
-        for key in dict.fromkeys((*settings, *before)):
-            if before.get(key) != settings.get(key):
-                old, new = (_short(values.get(key)) for values in (before, settings))
-                raise CarotError(
-                    f"{self.partial} was begun with {key} {old}, and now it is {new}; use the "
-                    "same, or remove the file to begin anew"
-                )
 
     def _whole_rows(self) -> list[dict[str, Any]]:
         """Read the rows that are there, cutting off half a row at the end."""
@@ -75,6 +66,17 @@ class Journal:
             write_atomically(self.output, content)
             self.partial.unlink()
         self._settings_file.unlink()
+
+
+def require_same(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse, by name, settings other than those that ``path`` was begun with."""
+    for key in dict.fromkeys((*now, *before)):
+        if before.get(key) != now.get(key):
+            old, new = (_short(values.get(key)) for values in (before, now))
+            raise CarotError(
+                f"{path} was begun with {key} {old}, and now it is {new}; use the same, or remove "
+                "the file to begin anew"
+            )
 
 
 def _short(value: Any) -> str:

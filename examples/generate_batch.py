@@ -1,7 +1,9 @@
 """Answer a file of prompts in batches; rows without an English text are not steered.
 
 What ``carot generate`` does, from Python. Stopped and started again with the same settings and the
-same output, it goes on after the last batch that was written.
+same output, it goes on after the last batch that was written. With
+``pivot=open_pivot("self", model, tokenizer)`` (:mod:`carot.pivots`) the model itself translates the
+rows that have no English.
 
     python examples/generate_batch.py
 """
@@ -11,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import carot
-from carot.inference import generate_file, read_prompts
+from carot.inference import generate_file, open_rows
 
 LANGUAGES = ["en", "es", "fr", "de", "ru", "vi", "tr"]
 ROWS = [
@@ -34,7 +36,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="carot-"))
     prompts, output = folder / "prompts.jsonl", folder / "answers.jsonl"
     prompts.write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
-    rows = read_prompts(prompts)  # refuses a bad row before the model is loaded
+    rows = open_rows(prompts)  # or CSV, Parquet, a hub data set
 
     model, tokenizer = carot.load_model("demo")
     corpus = carot.ParallelCorpus.bundled(LANGUAGES, limit=100)
@@ -44,7 +46,7 @@ def main() -> None:
     # Whatever the answers depend on: an unfinished output of other settings is refused.
     settings = {"model": "demo", "layers": [7], "theta": 0.5, "max_new_tokens": 8}
     options = {"max_new_tokens": 8, "do_sample": False}
-    generate_file(steered, rows, output, settings=settings, batch_size=2, **options)
+    generate_file(steered, rows, output, settings=settings, **options)
     print(f"{output}:\n{output.read_text('utf-8')}", end="")
 
 

@@ -26,7 +26,17 @@ from carot.models import fit_aligner, load_model, wrap
 
 SOURCES = Path(carot.cli.__file__).parent.glob("*.py")
 COMMANDS = sorted(path.stem for path in SOURCES if path.stem not in ("__init__", "options"))
-KEYS = ["id", "prompt", "answer", "steered", "match", "interpolation"]
+KEYS = [
+    "id",
+    "language",
+    "prompt",
+    "english",
+    "answer",
+    "steered",
+    "reason",
+    "match",
+    "interpolation",
+]
 ROWS = [
     {"id": "c", "prompt": "La casa es grande.", "english": "The house is big."},
     {"id": "a", "prompt": "Мы читаем книгу."},
@@ -74,16 +84,6 @@ def refusal(*arguments: object) -> str:
     assert outcome.err.splitlines() == [outcome.err.strip()]
     assert outcome.err.startswith("error: ")
     return outcome.err
-
-
-def late_refusal(*arguments: object) -> str:
-    """The one line of a mistake that is seen after the bar of generating has begun."""
-    outcome = run(*arguments)
-    assert outcome.code == 2
-    *bar, line = (line for line in outcome.err.splitlines() if line.strip())
-    assert all(part.startswith("generating ") for part in bar)
-    assert line.startswith("error: ")
-    return line
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,7 +147,8 @@ def prompts(tmp_path) -> Path:
 
 def steered(files: Files, **settings: Any) -> Any:
     """The same through the Python API."""
-    return wrap(*load_model(files.model), Aligner.from_pretrained(files.aligner), **settings)
+    fitted = Aligner.from_pretrained(files.aligner)
+    return wrap(*load_model(files.model), fitted, min_match=0.0, **settings)
 
 
 # From fitting to answers
@@ -235,11 +236,12 @@ def test_align_takes_layer_theta_and_marker(files, tmp_path):
 def generated(files: Files, source: Path, *options: object) -> list[dict[str, Any]]:
     output = source.with_name("answers.jsonl")
     arguments = ("--aligner", files.aligner, "--input", source, "--output", output)
-    outcome = run("generate", files.model, *arguments, *options)
+    outcome = run("generate", files.model, *arguments, "--min-match", 0, *options)
     assert outcome.code == 0
     rows = read_rows(output)
     count = sum(row["steered"] for row in rows)
-    assert f"{output}: {len(rows)} answers, {count} of them steered" in outcome.out
+    said = f"{output}: {len(rows)} rows, {count} steered, {len(rows) - count} not, 0 failed"
+    assert said in " ".join(outcome.out.split())
     assert sorted(source.parent.iterdir()) == [output, source]
     output.unlink()
     return rows
@@ -297,9 +299,9 @@ def test_generate_goes_on_after_an_interruption(files, prompts, monkeypatch):
     arguments = (
         *("generate", files.model, "--aligner", files.aligner, "--input", prompts),
         *("--output", prompts.with_name("answers.jsonl"), "--max-new-tokens", 3),
-        *("--batch-size", 2),
+        *("--batch-size", 2, "--min-match", 0),
     )
-    expected = generated(files, prompts, *arguments[-4:])
+    expected = generated(files, prompts, *arguments[-6:])
     calls = []
 
     def interrupt(self: Any, *positional: Any, **named: Any) -> Any:
@@ -312,7 +314,7 @@ def test_generate_goes_on_after_an_interruption(files, prompts, monkeypatch):
     monkeypatch.setattr(hf.LlamaForCausalLM, "generate", interrupt)
     assert run(*arguments).code != 0
     assert not prompts.with_name("answers.jsonl").exists()
-    assert "max_new_tokens 3" in refusal(*arguments[:-4], "--max-new-tokens", 4)
+    assert "max_new_tokens 3" in refusal(*arguments[:-6], "--max-new-tokens", 4, "--min-match", 0)
     assert run(*arguments).code == 0
     assert len(calls) == 4  # one batch, the one that was interrupted, and the two that were left
     assert read_rows(prompts.with_name("answers.jsonl")) == expected
@@ -447,7 +449,6 @@ STEERING_MISTAKES = {
     "theta below zero": ({"theta": -1}, "theta is -1"),
     "an unknown dtype": ({"dtype": "int8"}, "--dtype int8: expected one of"),
     "no aligner there": ({"aligner": "/no/such/aligner"}, "/no/such/aligner: no aligner_config"),
-    "a marker that stands nowhere": ({"content-marker": "#"}, "'#' stands 0 times"),
 }
 
 
@@ -456,9 +457,7 @@ STEERING_MISTAKES = {
     ("changed", "named"), STEERING_MISTAKES.values(), ids=list(STEERING_MISTAKES)
 )
 def test_steering_is_refused_in_one_line_without_output(files, prompts, command, changed, named):
-    late = command == "generate" and "content-marker" in changed
-    refused = late_refusal if late else refusal
-    assert named in refused(*options_of(command, files, prompts, **changed))
+    assert named in refusal(*options_of(command, files, prompts, **changed))
     assert not prompts.with_name("new.html").exists()
     assert not prompts.with_name("new.jsonl").exists()
 
@@ -498,50 +497,94 @@ def test_info_refuses_damaged_files_by_name(files, tmp_path, name, content, name
     assert named in message
 
 
-INPUTS = {
-    "a line that is no JSON": ('{"prompt": "Hola"}\n{"prompt": \n', "line 2: not valid JSON"),
-    "a line that is no object": (
-        '{"prompt": "Hola"}\n["Hola"]\n',
-        "line 2: expected a JSON object",
-    ),
-    "a row without prompt": ('{"prompt": "Hola"}\n{"text": "Hola"}\n', "row 2: 'prompt' is None"),
-    "an empty prompt": ('{"prompt": ""}\n', "row 1: 'prompt' is ''"),
-    "English that is no text": ('{"prompt": "a", "english": 3}\n', "row 1: 'english' is 3"),
-    "an id twice": (
-        '{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}\n',
-        "the id 1 stands twice",
-    ),
-    "no row": ("\n", "no rows"),
-}
-
-
-@pytest.mark.parametrize(("content", "named"), INPUTS.values(), ids=INPUTS)
-def test_an_input_that_is_wrong_is_refused_with_its_row(files, prompts, content, named):
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [('{"text": "Hola"}\n', "no column 'prompt'; there: text"), ("\n", "no rows")],
+)
+def test_an_input_that_is_wrong_is_refused(files, prompts, content, named):
     prompts.write_text(content, "utf-8")
     message = refusal(*options_of("generate", files, prompts))
-    assert str(prompts) in message
-    assert named in message
+    assert f"{prompts}: {named}" in message
     assert list(prompts.parent.iterdir()) == [prompts]
+
+
+def test_rows_that_cannot_be_answered_are_written_counted_and_passed_over(files, prompts):
+    lines = [
+        '{"prompt": "Hola", "english": "Hello"}',
+        '{"prompt": ',
+        '{"prompt": ""}',
+        json.dumps({"id": "long", "prompt": "casa " * 300}),
+        '{"prompt": "Sol"}',
+    ]
+    prompts.write_text("\n".join(lines), "utf-8")
+    output = prompts.with_name("new.jsonl")
+    outcome = run(*options_of("generate", files, prompts, **{"max-new-tokens": 2, "min-match": 0}))
+    assert outcome.code == 0, outcome.err
+    rows = read_rows(output)
+    count = len(tiny_tokenizer()("casa " * 300)["input_ids"])
+    assert ["error" in row for row in rows] == [False, True, True, True, False]
+    assert [row["id"] for row in rows] == [0, 1, 2, "long", 4]
+    assert f"prompt has {count} tokens; the model's context holds 256" in rows[3]["error"]
+    said = " ".join(outcome.out.split())
+    assert f"{output}: 5 rows, 1 steered, 1 not, 3 failed (the first: line 2: not valid" in said
+
+
+def test_generate_reads_other_formats_and_columns_and_writes_a_report(files, tmp_path):
+    source, page = tmp_path / "prompts.csv", tmp_path / "run.html"
+    source.write_text("key,q,en\nx,La casa es,The house is\ny,El sol,\n", "utf-8")
+    rows = generated_from(
+        *("generate", files.model, "--aligner", files.aligner, "--input", source),
+        *("--output", tmp_path / "answers.jsonl", "--max-new-tokens", 2, "--min-match", 0),
+        *("--prompt-column", "q", "--english-column", "en", "--id-column", "key"),
+        *("--report", page, "--max-batch-tokens", 64),
+    )
+    assert [(row["id"], row["steered"]) for row in rows] == [("x", True), ("y", False)]
+    text = page.read_text("utf-8")
+    assert "La casa es" in text
+    assert "no English" in text
+
+
+def test_generate_lets_a_program_translate(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("CAROT_CACHE", str(tmp_path / "cache"))
+    program = tmp_path / "upper.py"
+    program.write_text("import sys\nfor line in sys.stdin: print(line.strip().upper())\n")
+    source = write_rows(tmp_path / "p.jsonl", [{"prompt": "La casa es", "language": "es"}])
+    [row] = generated_from(
+        *("generate", files.model, "--aligner", files.aligner, "--input", source),
+        *("--output", tmp_path / "answers.jsonl", "--max-new-tokens", 2, "--min-match", 0),
+        *("--pivot", f"command:{sys.executable} {program}"),
+    )
+    assert (row["english"], row["steered"]) == ("LA CASA ES", True)
+
+
+def generated_from(*arguments: object) -> list[dict[str, Any]]:
+    outcome = run(*arguments)
+    assert outcome.code == 0, outcome.err
+    return read_rows(arguments[arguments.index("--output") + 1])
+
+
+def test_the_guard_is_calibrated_on_pairs_of_ones_own_and_used(files, tmp_path):
+    aligner = tmp_path / "aligner"
+    Aligner.from_pretrained(files.aligner).save_pretrained(aligner)
+    source = write_rows(tmp_path / "pairs.jsonl", [row | {"id": at} for at, row in enumerate(ROWS)])
+    outcome = run("calibrate", files.model, "--aligner", aligner, "--input", source)
+    assert outcome.code == 0, outcome.err
+    guard = Aligner.from_pretrained(aligner).guards[1]
+    assert guard.pairs == sum(bool(row.get("english")) for row in ROWS)
+    assert f"layer 1: match {guard.threshold:.3f} keeps {guard.kept:.0%}" in outcome.out
+    rows = generated_from(
+        *("generate", files.model, "--aligner", aligner, "--input", source, "--layer", 1),
+        *("--output", tmp_path / "answers.jsonl", "--max-new-tokens", 2),
+        *("--min-match", 1),
+    )
+    assert not any(row["steered"] for row in rows)
+    assert "below 1.00" in rows[0]["reason"]
 
 
 def test_an_input_that_is_missing_is_refused_by_name(files, tmp_path):
     source = tmp_path / "none.jsonl"
     assert f"{source}: no such file" in refusal(*options_of("generate", files, source))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_prompt_beyond_the_context_is_refused_with_tokens_and_limit(files, prompts):
-    write_rows(prompts, [ROWS[0], {"prompt": "casa " * 300}])
-    message = late_refusal(*options_of("generate", files, prompts))
-    count = len(tiny_tokenizer()("casa " * 300)["input_ids"])
-    assert f"prompt 1 has {count} tokens; the model's context holds 256" in message
-    assert not prompts.with_name("new.jsonl").exists()
-
-
-def test_a_prompt_beyond_the_context_is_named_by_its_row_in_the_file(files, prompts):
-    write_rows(prompts, [*ROWS, {"prompt": "casa " * 300}])
-    arguments = options_of("generate", files, prompts, **{"batch-size": 2})
-    assert "prompt 5" in late_refusal(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ ENGLISH = "The capital of France is a very large city."
 
 
 def row(number: int, answer: str, **changes: Any) -> dict[str, Any]:
-    made = {"id": number, "prompt": f"p{number}", "answer": answer, "steered": True, "match": 0.8}
+    made = {
+        "id": number,
+        "language": "es",
+        "prompt": f"p{number}",
+        "answer": answer,
+        "steered": True,
+        "match": 0.8,
+    }
     return made | changes
 
 
@@ -27,11 +34,12 @@ ANSWERS = [
     row(5, SPANISH, prompt="p0"),
     row(6, f" {SPANISH}\nOtra línea."),
     row(7, SPANISH, match=None),
+    {"id": 8, "prompt": None, "error": "no text"},
 ]
 
 
 def test_answers_are_kept_or_left_out_for_a_reason() -> None:
-    made = distil(ANSWERS, ["es"] * len(ANSWERS), min_match=0.5, one_line=True)
+    made = distil(ANSWERS, min_match=0.5, one_line=True)
     assert [kept["id"] for kept in made.rows] == [0, 6, 7]
     assert {kept["response"] for kept in made.rows} == {SPANISH}
     assert made.rows[0] == {
@@ -42,6 +50,7 @@ def test_answers_are_kept_or_left_out_for_a_reason() -> None:
         "match": 0.8,
     }
     assert made.dropped == {
+        "not answered": 1,
         "in another language": 1,
         "match too low": 1,
         "not steered": 1,
@@ -52,13 +61,13 @@ def test_answers_are_kept_or_left_out_for_a_reason() -> None:
 
 
 def test_what_is_not_asked_for_leaves_nothing_out() -> None:
-    made = distil(ANSWERS, ["es"] * len(ANSWERS), faithful=False)
+    made = distil(ANSWERS, faithful=False)
     assert [kept["id"] for kept in made.rows] == [0, 1, 2, 6, 7]
     assert "\n" in made.rows[3]["response"]
 
 
 def test_nothing_left_is_refused() -> None:
     with pytest.raises(ValueError, match="no answer is left of 1"):
-        distil(ANSWERS[3:4], ["es"], faithful=False)
-    message = refusal(distil, ANSWERS[:1], ["es"], min_match=0.9, faithful=False)
+        distil(ANSWERS[3:4], faithful=False)
+    message = refusal(distil, ANSWERS[:1], min_match=0.9, faithful=False)
     assert "1 match too low" in message

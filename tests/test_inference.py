@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from helpers import refusal
 from tiny import corpus, tiny_model, tiny_tokenizer
 
 from carot.errors import CarotError
-from carot.inference import generate_file, read_prompts
+from carot.inference import Columns, Processes, generate_file, open_rows
+from carot.inference.rows import Rows
 from carot.models import Steering, fit_aligner, wrap
 
 ROWS = [
@@ -24,8 +33,21 @@ ROWS = [
     {"id": 3, "prompt": "Hola"},
     {"id": "c", "prompt": "Llueve\u2028mucho.", "english": "It rains."},
 ]
-KEYS = ["id", "prompt", "answer", "steered", "match", "interpolation"]
-SETTINGS = {"model": "tiny", "layers": [1, 2], "theta": 0.5, "content_marker": None}
+KEYS = [
+    "id",
+    "language",
+    "prompt",
+    "english",
+    "answer",
+    "steered",
+    "reason",
+    "match",
+    "interpolation",
+]
+SETTINGS = {"model": "tiny", "layers": [1, 2], "theta": 0.5}
+WIDEST_FIRST = sorted(
+    ROWS, key=lambda row: -max(map(len, (row["prompt"], row.get("english") or "")))
+)
 
 
 class Echo:
@@ -37,8 +59,13 @@ class Echo:
         self.breaks_at, self.by = breaks_at, by
         self.calls: list[dict[str, Any]] = []
 
-    def check(self, prompts: list[str], english: list[str | None], **_: Any) -> None:
-        """Every row is fine."""
+    min_match = 0.0
+    tokenizer = None
+
+    def check(self, prompts: list[str], english: Any = None, **_: Any) -> list[tuple[int, int]]:
+        """Every row is fine, and a letter is a token."""
+        given = english or [None] * len(prompts)
+        return [(len(a), len(b or "")) for a, b in zip(prompts, given, strict=True)]
 
     @property
     def aligner(self) -> Any:
@@ -49,7 +76,7 @@ class Echo:
         if len(self.calls) == self.breaks_at:
             raise self.by
         answers = [f"{prompt} | {text} é" for prompt, text in zip(prompts, english, strict=True)]
-        return answers, [Steering(bool(text), 0.5 if text else None) for text in english]
+        return answers, [Steering(bool(text), None, 0.5 if text else None) for text in english]
 
     @property
     def asked(self) -> list[str]:
@@ -118,25 +145,31 @@ def test_folders_of_the_output_are_made(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_batches_hold_rows_in_order_and_change_no_answer(output, whole, size):
+def test_batches_hold_rows_of_like_length_and_change_no_answer(output, whole, size):
     model = Echo()
     assert answer(model, output, batch_size=size).read_bytes() == whole
-    assert model.asked == [row["prompt"] for row in ROWS]
+    assert model.asked == [row["prompt"] for row in WIDEST_FIRST]
     assert [len(call["prompts"]) for call in model.calls[:-1]] == [size] * (len(model.calls) - 1)
 
 
 def test_options_and_marker_go_to_the_model(output):
     model = Echo()
-    answer(model, output, content="#", max_new_tokens=3, do_sample=False)
-    for call in model.calls:
-        options = {key: call[key] for key in ("content", "max_new_tokens", "do_sample")}
-        assert options == {"content": "#", "max_new_tokens": 3, "do_sample": False}
+    rows = [{"prompt": "a #b c# d", "english": "#B#"}]
+    settings = {"settings": SETTINGS, "max_new_tokens": 3, "do_sample": False}
+    generate_file(model, rows, output, content="#", **settings)
+    [call] = model.calls
+    assert (call["prompts"], call["content"]) == (["a b c d"], [(2, 5)])
+    assert (call["english"], call["english_content"]) == (["B"], [(0, 1)])
+    assert (call["max_new_tokens"], call["do_sample"]) == (3, False)
 
 
 def test_rows_without_english_are_asked_without(output):
     model = Echo()
     answer(model, output, batch_size=3)
-    assert model.calls[0]["english"] == ["The house is big.", None, None]
+    asked = {
+        p: e for call in model.calls for p, e in zip(call["prompts"], call["english"], strict=True)
+    }
+    assert asked == {row["prompt"]: row.get("english") for row in ROWS}
 
 
 def test_a_finished_run_takes_the_place_of_an_earlier_output(output, whole):
@@ -147,7 +180,7 @@ def test_a_finished_run_takes_the_place_of_an_earlier_output(output, whole):
 # An interrupted run
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError, CarotError])
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("batch", [1, 2, 4])
 def test_a_run_goes_on_where_it_was_interrupted(output, whole, batch, interruption):
     with pytest.raises(interruption):
@@ -155,7 +188,7 @@ def test_a_run_goes_on_where_it_was_interrupted(output, whole, batch, interrupti
     assert not output.exists()
     model = Echo()
     assert answer(model, output).read_bytes() == whole
-    assert model.asked == [row["prompt"] for row in ROWS[2 * (batch - 1) :]]
+    assert model.asked == [row["prompt"] for row in WIDEST_FIRST[2 * (batch - 1) :]]
     assert list(output.parent.iterdir()) == [output]
 
 
@@ -165,17 +198,17 @@ def test_a_run_may_be_interrupted_again_and_again(output, whole):
             answer(Echo(breaks_at=2), output)
     model = Echo()
     assert answer(model, output).read_bytes() == whole
-    assert model.asked == [ROWS[6]["prompt"]]
+    assert model.asked == [WIDEST_FIRST[6]["prompt"]]
 
 
 def test_a_run_may_go_on_in_other_batches(output, whole, partial):
     assert partial.exists()
     model = Echo()
     assert answer(model, output, batch_size=3).read_bytes() == whole
-    assert model.asked == [row["prompt"] for row in ROWS[4:]]
+    assert set(model.asked) >= {row["prompt"] for row in WIDEST_FIRST[4:]}
 
 
-HALVES = ['{"id": "b", "pro', "{", '{"id": "b", "prompt": "今'.encode()[:-1], ""]
+HALVES = ['4\t{"id": "b", "pro', "4\t{", "4", '4\t{"id": "b", "prompt": "今'.encode()[:-1], ""]
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -184,7 +217,7 @@ def test_half_a_row_at_the_end_is_cut_off(output, whole, partial, half):
         file.write(half if isinstance(half, bytes) else half.encode())
     model = Echo()
     assert answer(model, output).read_bytes() == whole
-    assert model.asked == [row["prompt"] for row in ROWS[4:]]
+    assert model.asked == [row["prompt"] for row in WIDEST_FIRST[4:]]
 
 
 @pytest.mark.parametrize("size", [0, 1, 10])
@@ -196,7 +229,8 @@ def test_half_of_the_first_row_is_cut_off(output, whole, partial, size):
 
 
 def test_a_run_that_was_stopped_after_its_last_row_asks_nothing(output, whole, partial):
-    partial.write_bytes(whole)
+    lines = whole.decode("utf-8").split("\n")[:-1]
+    partial.write_text("".join(f"{at}\t{line}\n" for at, line in enumerate(lines)), "utf-8")
     model = Echo()
     assert answer(model, output).read_bytes() == whole
     assert model.calls == []
@@ -204,7 +238,7 @@ def test_a_run_that_was_stopped_after_its_last_row_asks_nothing(output, whole, p
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("model", "other"), ("layers", [1]), ("theta", 1.0), ("content_marker", "#"), ("new", 1)],
+    [("model", "other"), ("layers", [1]), ("theta", 1.0), ("new", 1)],
 )
 def test_other_settings_are_refused_by_name_and_change_nothing(output, partial, key, value):
     before, model = partial.read_bytes(), Echo()
@@ -229,7 +263,7 @@ def test_without_rows_or_journal_a_run_begins_anew(output, partial, removed):
     partial.with_suffix(f".{removed}").unlink()
     model = Echo()
     answer(model, output, SETTINGS | {"theta": 1.0})
-    assert model.asked == [row["prompt"] for row in ROWS]
+    assert model.asked == [row["prompt"] for row in WIDEST_FIRST]
     assert list(output.parent.iterdir()) == [output]
 
 
@@ -238,7 +272,8 @@ def test_a_real_model_gives_the_same_file_whether_interrupted_or_not(tmp_path):
     steered = wrap(model, tokenizer, fit_aligner(model, tokenizer, corpus(), [1, 2]), layer=1)
 
     class Interrupted(Echo):
-        aligner = steered.aligner
+        aligner, min_match, tokenizer = steered.aligner, steered.min_match, steered.tokenizer
+        check = steered.check
 
         def generate(self, *arguments, **options):
             super().generate(*arguments, **options)
@@ -263,77 +298,452 @@ def test_going_on_with_other_prompts_or_another_aligner_is_refused(partial, outp
     assert partial.is_file()
 
 
-def test_a_run_that_was_refused_before_its_first_answer_leaves_nothing_in_the_way(output):
-    class Strict(Echo):
-        def check(self, *_: Any, **__: Any) -> None:
-            raise CarotError("prompt 6 is too long")
-
-    with pytest.raises(CarotError, match="prompt 6"):
-        answer(Strict(), output)
+def test_options_that_no_row_can_be_asked_with_are_refused_at_once(output):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    steered = wrap(model, tokenizer, fit_aligner(model, tokenizer, corpus(), [1]))
+    assert "use_cache" in refusal(answer, steered, output, use_cache=False)
     assert list(output.parent.iterdir()) == []
-    assert answer(Echo(), output, SETTINGS | {"theta": 1}).is_file()
 
 
-# Reading prompts
+# Rows that cannot be answered
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "prompts.jsonl"
+class Weak(Echo):
+    """Runs out of memory beyond some letters, and cannot answer some rows at all."""
+
+    def __init__(self, most: int, bad: str = "") -> None:
+        super().__init__()
+        self.most, self.bad = most, bad
+
+    def generate(self, prompts, english, **options):
+        if self.bad and self.bad in prompts:
+            raise CarotError("source states of batch row 0 hold NaN")
+        if len(prompts) * max(map(len, prompts)) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().generate(prompts, english, **options)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
+
+
+def test_a_batch_halves_itself_when_memory_runs_out(output, whole):
+    model = Weak(most=40)
+    assert answer(model, output, batch_size=7).read_bytes() == whole
+    assert sorted(model.asked) == sorted(row["prompt"] for row in ROWS)
+
+
+def test_after_memory_ran_out_larger_batches_are_not_tried_again(output):
+    rows = [{"prompt": "a" * 10} for _ in range(40)]
+    model = Weak(most=20)
+    generate_file(model, rows, output, settings=SETTINGS, batch_size=8, max_batch_tokens=10_000)
+    assert [len(call["prompts"]) for call in model.calls] == [2] * 20
+
+
+def test_a_row_for_which_memory_does_not_suffice_is_an_error_row(output):
+    rows = read(answer(Weak(most=16), output, batch_size=7))
+    assert [row["id"] for row in rows] == [row["id"] for row in ROWS]
+    failed = {row["id"]: row["error"] for row in rows if "error" in row}
+    assert failed == {
+        "z": "memory ran out for 18 tokens; shorten it, or ask for less",
+        "b": "memory ran out for 25 tokens; shorten it, or ask for less",
+    }
+
+
+def test_what_is_wrong_with_one_row_stops_no_other(output, whole):
+    rows = read(answer(Weak(most=1000, bad="El sol sale."), output, batch_size=7))
+    assert rows[2] == {
+        "id": 7,
+        "prompt": "El sol sale.",
+        "error": "source states of batch row 0 hold NaN",
+    }
+    expected = [json.loads(line) for line in whole.decode().split("\n")[:-1]]
+    assert rows[:2] + rows[3:] == expected[:2] + expected[3:]
+
+
+def test_another_error_is_raised_and_what_was_done_is_kept(output):
+    with pytest.raises(RuntimeError):
+        answer(Echo(breaks_at=2, by=RuntimeError), output)
+    assert len(output.with_name("answers.jsonl.partial").read_text().split("\n")) == 3
+
+
+def test_rows_that_do_not_fit_the_model_are_error_rows(output):
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    steered = wrap(model, tokenizer, fit_aligner(model, tokenizer, corpus(), [1]))
+    rows = [
+        {"prompt": "#La casa# es", "english": "#The house# is"},
+        {"prompt": "#La casa es", "english": "#The house# is"},
+        {"prompt": "#La casa# es " * 300, "english": None},
+        {"prompt": "#La casa# es " + "grande " * 900, "english": None},
+    ]
+    found = read(generate_file(steered, rows, output, settings={}, content="#", max_new_tokens=2))
+    assert "answer" in found[0]
+    assert "the content marker '#' stands 1 times" in found[1]["error"]
+    assert "the content marker '#' stands 600 times" in found[2]["error"]
+    assert "context" in found[3]["error"]
+    assert "prompt 0" not in found[3]["error"]
+
+
+# Batches
+
+
+def test_batches_hold_rows_of_like_width_within_the_budget(output):
+    rows = [{"prompt": "x" * (1 + 37 * number % 101)} for number in range(300)]
+    model = Echo()
+    options = {"settings": SETTINGS, "max_batch_tokens": 500, "max_new_tokens": 5}
+    found = read(generate_file(model, rows, output, **options))
+    assert [row["prompt"] for row in found] == [row["prompt"] for row in rows]
+    sizes = [
+        (len(call["prompts"]), max(map(len, call["prompts"])) + 5, min(map(len, call["prompts"])))
+        for call in model.calls
+    ]
+    assert all(count * width <= 500 for count, width, _ in sizes)
+    padded = sum(count * width for count, width, _ in sizes)
+    assert padded < 1.1 * sum(len(row["prompt"]) + 5 for row in rows)
+
+
+def test_a_row_beyond_the_budget_is_asked_alone(output):
+    model = Echo()
+    rows = [{"prompt": "x" * 50}, {"prompt": "y"}, {"prompt": "z"}]
+    generate_file(model, rows, output, settings=SETTINGS, max_batch_tokens=10)
+    assert [call["prompts"] for call in model.calls] == [["x" * 50], ["y", "z"]]
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    def peak(count: int) -> int:
+        path = tmp_path / f"{count}.jsonl"
+        with path.open("w") as file:
+            for number in range(count):
+                file.write(json.dumps({"id": number, "prompt": f"number {number} " * 20}) + "\n")
+        rows = open_rows(path)
+        tracemalloc.start()
+        generate_file(Forgetful(), rows, tmp_path / "answers.jsonl", settings={})
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    class Forgetful(Echo):
+        def generate(self, prompts, english, **options):
+            self.calls.clear()
+            return super().generate(prompts, english, **options)
+
+    peak(100)
+    few, many = peak(4096), peak(16384)
+    assert many - few < 64 * (16384 - 4096)  # a row alone has 300 bytes
+
+
+# Chat
+
+
+def test_a_chat_template_goes_around_both_sides_and_is_not_steered(output):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}<model>"
+    )
+    model = Echo()
+    model.tokenizer = tokenizer
+    rows = [{"prompt": "Hola", "english": "Hi"}, {"prompt": "Di §hola§ ya", "english": "§Hi§"}]
+    generate_file(model, rows[:1], output, settings={}, chat=True)
+    generate_file(model, rows[1:], output, settings={}, chat=True, content="§")
+    plain, marked = model.calls
+    assert plain["prompts"] == ["<user>Hola<model>"]
+    assert plain["english"] == ["<user>Hi<model>"]
+    assert (plain["content"], plain["english_content"]) == ([(6, 10)], [(6, 8)])
+    assert marked["prompts"] == ["<user>Di hola ya<model>"]
+    assert (marked["content"], marked["english_content"]) == ([(9, 13)], [(6, 8)])
+    assert "no chat template" in refusal(
+        generate_file, Echo(), rows[:1], output, settings={}, chat=True
+    )
+
+
+# English that is missing
+
+
+class Shouting:
+    """A pivot that writes in capitals, but knows no questions."""
+
+    name = "shouting"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def translate(self, prompts, languages):
+        self.asked += prompts
+        return [None if "?" in prompt else prompt.upper() for prompt in prompts]
+
+
+def test_a_pivot_makes_the_english_that_is_missing(output):
+    rows = [
+        {"prompt": "la casa", "english": "the house", "language": "es"},
+        {"prompt": "el sol", "language": "es"},
+        {"prompt": "the sun", "language": "en"},
+        {"prompt": "qué?", "language": "es"},
+    ]
+    pivot, model = Shouting(), Echo()
+    found = read(generate_file(model, rows, output, settings={}, pivot=pivot, batch_size=2))
+    assert sorted(pivot.asked) == ["el sol", "qué?"]
+    assert [row["english"] for row in found] == ["the house", "EL SOL", None, None]
+    assert [row["steered"] for row in found] == [True, True, False, False]
+    assert found[2]["reason"] == "already English"
+    assert [row["language"] for row in found] == ["es", "es", "en", "es"]
+
+
+def test_a_pivot_is_given_the_content_alone(output):
+    pivot, model = Shouting(), Echo()
+    rows = [{"prompt": "Q: §el sol§ A:", "language": "es"}]
+    generate_file(model, rows, output, settings={}, pivot=pivot, content="§")
+    assert pivot.asked == ["el sol"]
+    assert model.calls[0]["english"] == ["EL SOL"]
+    assert model.calls[0]["english_content"] == [None]
+
+
+def test_an_english_prompt_stays_unsteered_even_beside_an_english_text(output):
+    model = Echo()
+    rows = [{"prompt": "the sun", "english": "the sun", "language": "en"}]
+    [row] = read(generate_file(model, rows, output, settings={}))
+    assert model.calls[0]["english"] == [None]
+    assert (row["steered"], row["reason"]) == (False, "already English")
+
+
+# Several processes
+
+
+def share(rank: int, count: int, output: Path, model: Any = None) -> Path:
+    return answer(model or Echo(), output, processes=Processes(rank, count))
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_processes_share_the_rows_and_the_main_one_puts_them_together(output, whole, count):
+    models = [Echo() for _ in range(count)]
+    for rank in reversed(range(count)):
+        share(rank, count, output, models[rank])
+    assert output.read_bytes() == whole
+    asked = [prompt for model in models for prompt in model.asked]
+    assert sorted(asked) == sorted(row["prompt"] for row in ROWS)
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_the_main_process_waits_for_the_others(output, whole):
+    main = threading.Thread(target=share, args=(0, 2, output))
+    main.start()
+    time.sleep(0.2)
+    assert not output.exists()
+    share(1, 2, output)
+    main.join(timeout=10)
+    assert output.read_bytes() == whole
+
+
+def test_a_job_goes_on_with_another_number_of_processes(output, whole):
+    for rank in (1, 2):
+        share(rank, 3, output)
+    model = Echo()
+    assert answer(model, output).read_bytes() == whole
+    assert 0 < len(model.asked) < len(ROWS)
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_launchers_say_which_process_this_is(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    assert Processes.launched() == Processes(0, 1)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert Processes.launched() == Processes(2, 4)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "process 2 of 2" in refusal(Processes.launched)
+    monkeypatch.setenv("RANK", "x")
+    assert "RANK is 'x'" in refusal(Processes.launched)
+
+
+def test_killed_at_any_moment_a_job_ends_in_the_same_file(tmp_path):
+    """20 times kill -9: no row is lost, none is there twice."""
+    rows = [
+        {"id": number, "prompt": f"La casa {'muy ' * (number % 9)}{number} es", "english": english}
+        for number, english in enumerate(["The house is", None, "A house"] * 40)
+    ]
+    rows[7] = {"id": 7, "prompt": 3}
+    script = tmp_path / "job.py"
+    script.write_text(JOB, "utf-8")
+    (tmp_path / "rows.json").write_text(json.dumps(rows), "utf-8")
+
+    def start(output: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        return subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path), output], env=environment, stdin=-1
+        )
+
+    job = start("whole.jsonl")
+    job.communicate(b"0\n")
+    assert job.returncode == 0
+    job = start("killed.jsonl")
+    assert job.stdin is not None
+    job.communicate(b"20\n")
+    assert job.returncode == 0
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    assert (tmp_path / "killed.jsonl").read_bytes() == whole
+    assert [json.loads(line)["id"] for line in whole.split(b"\n")[:-1]] == list(range(120))
+    kills = json.loads((tmp_path / "kills.json").read_text())
+    assert len(kills) == 20
+    assert sum(0 < rows_there < 120 for rows_there in kills) > 10
+
+
+JOB = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+
+import torch
+
+torch.set_num_threads(1)
+from helpers import steered
+from carot.inference import generate_file
+
+folder, output = Path(sys.argv[1]), Path(sys.argv[1]) / sys.argv[2]
+rows = json.loads((folder / "rows.json").read_text())
+model = steered("llama", "torch")
+model.generate(["a"], ["b"], max_new_tokens=1)
+
+
+def run():
+    generate_file(
+        model, rows, output, settings={}, batch_size=4, max_new_tokens=4, do_sample=False
+    )
+
+
+random.seed(0)
+partial, kills = output.with_name(output.name + ".partial"), []
+for turn in range(int(input())):
+    child = os.fork()
+    if not child:
+        run()
+        os._exit(0)
+    aim = random.randint(1, 6) * 4 * (turn + 1) // 8 + 1  # rows at which it is killed
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        there = partial.read_bytes().count(b"\\n") if partial.exists() else 0
+        if there >= aim:
+            time.sleep(random.random() / 50)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.001)
+    kills.append(partial.read_bytes().count(b"\\n") if partial.exists() else 120)
+    assert partial.exists(), "it was finished before it was killed"
+if kills:
+    (folder / "kills.json").write_text(json.dumps(kills))
+run()
+"""
+
+
+# Reading rows
+
+
+def written(folder: Path, text: str, name: str = "prompts.jsonl") -> Path:
+    path = folder / name
     path.write_text(text, "utf-8")
     return path
 
 
-def test_prompts_keep_their_order_ids_and_other_keys(tmp_path):
-    rows = [row | {"note": "x"} for row in ROWS]
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n\n" for row in rows)
-    assert read_prompts(written(tmp_path, text)) == rows
+def texts(rows: Any) -> list[tuple[Any, str, str | None, str | None]]:
+    return [(row.id, row.prompt, row.english, row.language) for row in rows]
 
 
-def test_rows_without_id_get_their_number(tmp_path):
-    rows = read_prompts(
-        written(tmp_path, '{"prompt": "a"}\n{"id": "x", "prompt": "b"}\n{"prompt": "c"}')
-    )
-    assert [row["id"] for row in rows] == [0, "x", 2]
+EXPECTED = [
+    ("a", "Hola, sol", "Hi", "es"),
+    (1, "Bonjour", None, "fr"),
+    ("c", "Hej\nda", None, None),
+]
+
+
+def test_every_format_gives_the_same_rows(tmp_path):
+    records = [
+        {"id": "a", "prompt": "Hola, sol", "english": "Hi", "language": "es"},
+        {"id": None, "prompt": "Bonjour", "english": None, "language": "fr"},
+        {"id": "c", "prompt": "Hej\nda", "english": "", "language": None},
+    ]
+    lines = "".join(json.dumps(record) + "\n\n" for record in records)
+    assert texts(open_rows(written(tmp_path, lines))) == EXPECTED
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        path = tmp_path / name
+        with path.open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, list(records[0]), delimiter=mark)
+            writer.writeheader()
+            writer.writerows(records)
+        assert texts(open_rows(path)) == EXPECTED
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
+    rows = open_rows(tmp_path / "a.parquet")
+    assert texts(rows) == texts(rows) == EXPECTED
+    assert rows.total == 3
+    assert texts(Rows.of(records)) == EXPECTED
+
+
+def test_columns_have_other_names_where_it_is_said(tmp_path):
+    path = written(tmp_path, '{"q": "Hola", "en": "Hi", "n": 5, "l": "es"}\n')
+    assert texts(open_rows(path, Columns("q", "en", "l", "n"))) == [(5, "Hola", "Hi", "es")]
+    message = refusal(open_rows, path)
+    assert f"{path}: no column 'prompt'; there: q, en, n, l; name it with --prompt-col" in message
+    message = refusal(open_rows, path, Columns("q", english="eng"))
+    assert "no column 'eng' (did you mean 'en'?)" in message
 
 
 @pytest.mark.parametrize(
-    ("rows", "number", "named"),
+    ("line", "named"),
     [
-        ('{"id": 4, "prompt": "a"}\n{"id": 5, "prompt": "b"}\n{"id": 4, "prompt": "c"}', 3, "id 4"),
-        ('{"id": "x", "prompt": "a"}\n{"id": "x", "prompt": "a"}', 2, "id 'x'"),
-        ('{"id": 1, "prompt": "a"}\n{"prompt": "b"}', 2, "id 1"),  # its number is taken
-    ],
-)
-def test_an_id_that_stands_twice_is_refused(tmp_path, rows, number, named):
-    path = written(tmp_path, rows)
-    assert f"{path}, row {number}: the {named} stands twice" in refusal(read_prompts, path)
-
-
-@pytest.mark.parametrize("value", ["[1]", '{"a": 1}', "null", "1.5"])
-def test_an_id_that_is_no_text_or_number_is_refused(tmp_path, value):
-    path = written(tmp_path, f'{{"id": {value}, "prompt": "a"}}\n')
-    assert "row 1" in refusal(read_prompts, path)
-
-
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        ("{}", "'prompt' is None"),
-        ('{"prompt": null}', "'prompt' is None"),
-        ('{"prompt": ""}', "'prompt' is ''"),
+        ("{", "line 2: not valid JSON"),
+        ("[1]", "line 2: expected a JSON object"),
+        ("{}", "'prompt' is None; expected a text"),
+        ('{"prompt": " "}', "'prompt' is ' '"),
         ('{"prompt": 3}', "'prompt' is 3"),
-        ('{"prompt": ["a"]}', "'prompt' is ['a']"),
-        ('{"prompt": "a", "english": ""}', "'english' is ''"),
         ('{"prompt": "a", "english": false}', "'english' is False"),
-        ('{"prompt": "a", "english": ["b"]}', "'english' is ['b']"),
+        ('{"prompt": "a", "language": 1}', "'language' is 1"),
+        ('{"prompt": "a", "id": [1]}', "'id' is [1]; expected text or number"),
     ],
 )
-def test_a_row_that_holds_no_texts_is_refused_with_its_number(tmp_path, row, named):
-    path = written(tmp_path, f'{{"prompt": "ok"}}\n{row}\n')
-    assert f"{path}, row 2: {named}; expected a text" in refusal(read_prompts, path)
+def test_a_row_that_cannot_be_read_says_why_and_the_rest_goes_on(tmp_path, line, named):
+    rows = list(open_rows(written(tmp_path, f'{{"prompt": "ok"}}\n{line}\n{{"prompt": "so"}}\n')))
+    assert [row.error is None for row in rows] == [True, False, True]
+    assert named in (rows[1].error or "")
+    assert rows[1].id == 1
 
 
-@pytest.mark.parametrize("text", ["", "\n", "\n \n"])
-def test_a_file_without_rows_is_refused(tmp_path, text):
-    path = written(tmp_path, text)
-    assert f"{path}: no rows" in refusal(read_prompts, path)
+def test_a_line_that_is_not_utf8_and_a_csv_row_of_another_width_are_error_rows(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"prompt": "ok"}\n{"prompt": "\xff"}\n')
+    assert "line 2: not UTF-8" in (list(open_rows(path))[1].error or "")
+    rows = list(open_rows(written(tmp_path, "prompt,id\na,1\nb\nc,3\n", "a.csv")))
+    assert [row.error for row in rows] == [None, "line 3: 1 fields; expected 2", None]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_source_without_rows_is_refused(tmp_path, name):
+    path = written(tmp_path, "\n", name)
+    assert f"{path}: no rows" in refusal(open_rows, path)
+
+
+def test_what_cannot_be_opened_is_refused(tmp_path):
+    assert "no such file; expected JSONL, CSV" in refusal(open_rows, tmp_path / "none.jsonl")
+    pytest.importorskip("pyarrow")
+    assert "not readable as Parquet" in refusal(open_rows, written(tmp_path, "x", "a.parquet"))
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"prompt\n\xff\n")
+    assert "cannot be read" in refusal(open_rows, path)
+
+
+def test_a_hub_data_set_is_streamed(monkeypatch):
+    class Streamed(list):
+        info = types.SimpleNamespace(splits=None, version="1.0.0", download_checksums=None)
+
+    asked = []
+
+    def load(name, **options):
+        asked.append((name, options))
+        return Streamed([{"prompt": "Hola"}, {"prompt": "Sol"}])
+
+    monkeypatch.setattr("carot.inference.rows.load_hub", load)
+    rows = open_rows("hub:some/data:test")
+    assert [row.prompt for row in rows] == ["Hola", "Sol"]
+    assert asked == [("some/data", {"split": "test", "streaming": True})]
+    assert rows.total is None

@@ -368,3 +368,33 @@ def test_the_unsteered_model_needs_no_aligner() -> None:
     assert alone["model"] == beside["model"]
     with pytest.raises(CarotError, match="carot needs an aligner of this model"):
         evaluate(model, tokenizer, None, Small(), LANGUAGES, methods=["carot"])
+
+
+def test_a_pivot_makes_the_english_of_an_evaluation() -> None:
+    class Own:
+        name = "own"
+
+        def describe(self) -> dict[str, Any]:
+            return {"name": self.name}
+
+        def translate(self, prompts: list[str], languages: list[str | None]) -> list[str]:
+            assert set(languages) == {"es"}
+            return [prompt.replace("es question", "en question") for prompt in prompts]
+
+    options: dict[str, Any] = {"methods": ["carot"], "limit": 4, "layers": [1]}
+    parts = (tiny_model("llama"), tiny_tokenizer(), aligner_of("llama"), Small(), ["es"])
+    given, made, guarded = (
+        evaluate(*parts, **options | more)
+        for more in ({}, {"pivot": Own()}, {"pivot": Own(), "min_match": 1.0})
+    )
+    assert made["pivot"] == {"name": "own"}
+
+    def scores(results: dict[str, Any], method: str) -> list[list[float]]:
+        return [
+            row["scores"]
+            for row in results["predictions"]
+            if (row["method"], row["language"]) == (method, "es")
+        ]
+
+    assert scores(made, "carot") == scores(given, "carot") != scores(given, "none")
+    assert scores(guarded, "carot") == scores(given, "none")

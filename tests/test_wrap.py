@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ def test_fitting_is_the_same_whatever_the_batch_size() -> None:
 def test_fitting_through_a_mapped_and_a_saved_aligner_steers_the_same(tmp_path: Path) -> None:
     aligner_of("llama").save_pretrained(tmp_path / "aligner")
     loaded = carot.Aligner.from_pretrained(tmp_path / "aligner")
-    model = carot.wrap(tiny_model("llama"), tiny_tokenizer(), loaded, layer=1, theta=1.0)
+    model = carot.wrap(
+        tiny_model("llama"), tiny_tokenizer(), loaded, layer=1, theta=1.0, min_match=0.0
+    )
     expected = logits(steered("llama"), PROMPTS, ENGLISH)
     assert torch.allclose(logits(model, PROMPTS, ENGLISH), expected, atol=1e-5)
 
@@ -265,3 +268,44 @@ def test_threads_steer_one_model_with_their_own_english() -> None:
         thread.join()
     for i, one in enumerate(expected):
         assert torch.equal(results[i], one)
+
+
+class Upper:
+    """A pivot that writes in capitals."""
+
+    name = "upper"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def translate(
+        self, prompts: Sequence[str], languages: Sequence[str | None]
+    ) -> list[str | None]:
+        self.asked += zip(prompts, languages, strict=True)
+        return [prompt.upper() for prompt in prompts]
+
+
+def test_a_pivot_stands_in_for_english_that_is_not_given() -> None:
+    pivot = Upper()
+    model = steered("llama", pivot=pivot, language="es")
+    prompts = ["El sol sale.", "Q: La luna A:"]
+    options: dict[str, Any] = {"content": [None, (3, 10)]}
+    found = logits(model, prompts, ["The sun rises.", None], **options)
+    assert pivot.asked == [("La luna", "es")]
+    by_hand = logits(steered("llama"), prompts, ["The sun rises.", "LA LUNA"], **options)
+    assert torch.equal(found, by_hand)
+    scores = model.score(prompts, ["a", "b"], **options)
+    by_hand_scores = steered("llama").score(
+        prompts, ["a", "b"], ["EL SOL SALE.", "LA LUNA"], **options
+    )
+    assert scores == by_hand_scores
+
+
+def test_a_method_without_english_asks_no_pivot() -> None:
+    pivot = Upper()
+    model = steered("llama", intervention="lang_vec", language="es", pivot=pivot)
+    model.generate(PROMPTS[:1], max_new_tokens=1)
+    assert pivot.asked == []

@@ -44,6 +44,7 @@ def main() -> None:
     warnings.formatwarning = _one_line
     from carot.cli import (  # noqa: F401
         align,
+        calibrate,
         consistency,
         dco,
         demo,

@@ -10,13 +10,19 @@ import typer
 from carot.cli import app
 from carot.cli.options import (
     AlignerFolder,
+    BatchSize,
     DeviceMap,
     Dtype,
+    Input,
     Layers,
     Marker,
+    MaxBatchTokens,
+    MinMatch,
     Model,
+    PivotName,
     Theta,
-    answer_file,
+    run_settings,
+    wrapped,
 )
 
 
@@ -24,15 +30,15 @@ from carot.cli.options import (
 def distill(
     model: Model,
     aligner: AlignerFolder,
-    input: Annotated[
-        Path, typer.Option(help='Rows {"id", "prompt", "english", "language"} (JSONL).')
-    ],
+    input: Input,
     output: Annotated[Path, typer.Option(help="JSONL file of instruction data.")],
     layers: Layers = None,
     theta: Theta = None,
+    pivot: PivotName = "given",
     max_new_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 64,
-    batch_size: Annotated[int, typer.Option(help="Rows in one batch.")] = 16,
-    min_match: Annotated[float, typer.Option(help="Least match of prompt and English.")] = 0.0,
+    max_batch_tokens: MaxBatchTokens = 4096,
+    batch_size: BatchSize = None,
+    min_match: MinMatch = None,
     faithful: Annotated[bool, typer.Option(help="Drop answers in another language.")] = True,
     one_line: Annotated[bool, typer.Option(help="Keep the first line of each answer.")] = False,
     content_marker: Marker = None,
@@ -45,33 +51,50 @@ def distill(
     from carot.corpora.parallel import read_jsonl
     from carot.errors import CarotError, require_positive
     from carot.files import require_file_or_nothing, write_atomically
-    from carot.inference import read_prompts
+    from carot.inference import Processes, generate_file, open_rows
+    from carot.models.wrapping import guard_of
+    from carot.pivots import open_pivot
     from carot.training.distill import distil
 
-    require_positive(max_new_tokens=max_new_tokens, batch_size=batch_size)
+    require_positive(
+        max_new_tokens=max_new_tokens,
+        max_batch_tokens=max_batch_tokens,
+        batch_size=1 if batch_size is None else batch_size,
+    )
     require_file_or_nothing(output)
-    rows = read_prompts(input)
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row.get("language"), str):
-            raise CarotError(f"{input}, row {number}: no 'language'; expected a code such as es")
-    answers = answer_file(
+    rows = open_rows(input)
+    for row in rows:
+        if row.error is None and row.language is None:
+            raise CarotError(
+                f"{input}, row {row.index + 1}: no 'language'; expected a code such as es"
+            )
+    steered = wrapped(model, aligner, layers, theta, dtype, device_map, 0.0)
+    answers = generate_file(
+        steered,
         rows,
         output.with_suffix(".answers.jsonl"),
-        model=model,
-        aligner=aligner,
-        input=input,
-        layers=layers,
-        theta=theta,
-        max_new_tokens=max_new_tokens,
+        settings=run_settings(
+            steered,
+            model=model,
+            aligner=aligner,
+            input=input,
+            theta=theta,
+            max_new_tokens=max_new_tokens,
+            dtype=dtype,
+        ),
+        pivot=open_pivot(pivot, steered.model, steered.tokenizer),
+        content=content_marker,
+        max_batch_tokens=max_batch_tokens,
         batch_size=batch_size,
-        content_marker=content_marker,
-        dtype=dtype,
-        device_map=device_map,
+        progress=True,
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
     )
+    if not Processes.launched().is_main:
+        return
     chosen = distil(
         read_jsonl(answers),
-        [row["language"] for row in rows],
-        min_match=min_match,
+        min_match=guard_of(steered.aligner, steered.layers[0]) if min_match is None else min_match,
         faithful=faithful,
         one_line=one_line,
     )

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from carot.cli import app
-from carot.cli.options import DeviceMap, Dtype, Layers, Model, load, names, numbers
+from carot.cli.options import DeviceMap, Dtype, Layers, Model, PivotName, load, names, numbers
 
 Task = Annotated[str, typer.Option(help="demo, bmlama, klar, mgsm, xquad, ...")]
 Data = Annotated[Path | None, typer.Option(help="Folder of the task's original files.")]
@@ -34,6 +34,8 @@ def evaluate(
     sweep: Annotated[
         Path | None, typer.Option(help="Take each method's layers and settings from this sweep.")
     ] = None,
+    pivot: PivotName = "given",
+    min_match: Annotated[float, typer.Option(help="Ask unsteered below this match.")] = 0.0,
     limit: Annotated[int | None, typer.Option(help="Questions in each language.")] = None,
     skip: Annotated[int, typer.Option(help="Leave out as many first (a sweep's dev).")] = 0,
     seed: Annotated[int, typer.Option(help="Of the draw and the intervals.")] = 0,
@@ -48,6 +50,7 @@ def evaluate(
     from carot.evaluation.sweep import chosen_setups
     from carot.evaluation.tasks import get_task
     from carot.files import require_file_or_nothing, write_atomically
+    from carot.pivots import open_pivot
     from carot.reporting.evaluation_report import html_report
     from carot.reporting.tables import results_table
 
@@ -68,6 +71,8 @@ def evaluate(
         data=data,
         setups=None if sweep is None else chosen_setups(sweep),
         layers=numbers(layers, "--layer"),
+        pivot=open_pivot(pivot, loaded, tokenizer),
+        min_match=min_match,
         limit=limit,
         skip=skip,
         seed=seed,

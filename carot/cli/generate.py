@@ -10,13 +10,24 @@ import typer
 from carot.cli import app
 from carot.cli.options import (
     AlignerFolder,
+    BatchSize,
+    Chat,
     DeviceMap,
     Dtype,
+    EnglishColumn,
+    IdColumn,
+    Input,
+    LanguageColumn,
     Layers,
     Marker,
+    MaxBatchTokens,
+    MinMatch,
     Model,
+    PivotName,
+    PromptColumn,
     Theta,
-    answer_file,
+    run_settings,
+    wrapped,
 )
 
 
@@ -24,37 +35,77 @@ from carot.cli.options import (
 def generate(
     model: Model,
     aligner: AlignerFolder,
-    input: Annotated[Path, typer.Option(help='Rows {"id", "prompt", "english"} (JSONL).')],
+    input: Input,
     output: Annotated[Path, typer.Option(help="JSONL file that the answers are written to.")],
     layers: Layers = None,
     theta: Theta = None,
+    pivot: PivotName = "given",
+    min_match: MinMatch = None,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 32,
-    batch_size: Annotated[int, typer.Option(help="Rows in one batch.")] = 16,
+    max_batch_tokens: MaxBatchTokens = 4096,
+    batch_size: BatchSize = None,
+    prompt_column: PromptColumn = "prompt",
+    english_column: EnglishColumn = "english",
+    language_column: LanguageColumn = "language",
+    id_column: IdColumn = "id",
+    chat: Chat = False,
     content_marker: Marker = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page that sums the run up (HTML).")
+    ] = None,
     dtype: Dtype = "auto",
     device_map: DeviceMap = None,
 ) -> None:
-    """Answer the prompts of a file, steered by their English counterparts; greedy search."""
+    """Answer the prompts of a file, steered by their English counterparts; greedy search.
+
+    Started again with the same arguments, an interrupted run goes on. Several processes share the
+    rows: accelerate launch -m carot generate ...
+    """
+    import time
+
     from carot.errors import require_positive
     from carot.files import require_file_or_nothing
-    from carot.inference import read_prompts
+    from carot.inference import Columns, Processes, generate_file, open_rows
+    from carot.pivots import open_pivot
+    from carot.reporting.answers import count_answers, report_run
 
-    require_positive(max_new_tokens=max_new_tokens, batch_size=batch_size)
-    require_file_or_nothing(output)
-    rows = read_prompts(input)
-    answer_file(
-        rows,
-        output,
+    require_positive(
+        max_new_tokens=max_new_tokens,
+        max_batch_tokens=max_batch_tokens,
+        batch_size=1 if batch_size is None else batch_size,
+    )
+    for path in filter(None, (output, report)):
+        require_file_or_nothing(path)
+    rows = open_rows(input, Columns(prompt_column, english_column, language_column, id_column))
+    steered = wrapped(model, aligner, layers, theta, dtype, device_map, min_match)
+    settings = run_settings(
+        steered,
         model=model,
         aligner=aligner,
         input=input,
-        layers=layers,
         theta=theta,
         max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        content_marker=content_marker,
         dtype=dtype,
-        device_map=device_map,
     )
-    with_english = sum(bool(row.get("english")) for row in rows)
-    typer.echo(f"{output}: {len(rows)} answers, {with_english} of them steered")
+    form = {"chat": chat, "content": content_marker}
+    started = time.perf_counter()
+    answers = generate_file(
+        steered,
+        rows,
+        output,
+        settings=settings,
+        pivot=open_pivot(pivot, steered.model, steered.tokenizer),
+        max_batch_tokens=max_batch_tokens,
+        batch_size=batch_size,
+        progress=True,
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+        **form,
+    )
+    if not Processes.launched().is_main:
+        return
+    if report is not None:
+        shown = settings | {"pivot": pivot, "min_match": steered.min_match}
+        seconds = time.perf_counter() - started
+        report_run(steered, answers, report, settings=shown, seconds=seconds, **form)
+    typer.echo(f"{answers}: {count_answers(answers)}")

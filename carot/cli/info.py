@@ -41,8 +41,15 @@ def _summary(content: dict[str, Any]) -> Table:
             + ", ".join(f"{key} {value}" for key, value in (fit | content["defaults"]).items())
         ),
     )
-    for column in ("layer", "language directions", "whitened dimensions"):
+    columns = ("layer", "language directions", "whitened dimensions", "guard", "keeps", "refuses")
+    for column in columns:
         table.add_column(column, justify="right")
     for row in content["layers"]:
-        table.add_row(str(row["layer"]), str(row["directions"]), str(row["whitened"]))
+        guard = row["guard"]
+        shown = (
+            ("none", "", "")
+            if guard is None
+            else (f"{guard['threshold']:.3f}", f"{guard['kept']:.0%}", f"{guard['refused']:.0%}")
+        )
+        table.add_row(str(row["layer"]), str(row["directions"]), str(row["whitened"]), *shown)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +23,28 @@ DeviceMap = Annotated[str | None, typer.Option(help="As in from_pretrained, e.g.
 Marker = Annotated[
     str | None,
     typer.Option(help="Text that encloses the steered part of prompt and English; taken out."),
+]
+
+Input = Annotated[
+    str,
+    typer.Option(help="FILE.jsonl, .csv, .tsv or .parquet, or hub:OWNER/NAME[:SPLIT]."),
+]
+MaxBatchTokens = Annotated[
+    int, typer.Option(help="Tokens of a batch, padding and new ones counted.")
+]
+BatchSize = Annotated[int | None, typer.Option(help="Rows in one batch at most.")]
+PromptColumn = Annotated[str, typer.Option(help="Column of the prompts.")]
+EnglishColumn = Annotated[str, typer.Option(help="Column of the English counterparts.")]
+LanguageColumn = Annotated[str, typer.Option(help="Column of the prompts' languages.")]
+IdColumn = Annotated[str, typer.Option(help="Column of ids; the row's number by default.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Put the chat template around both sides.")]
+PivotName = Annotated[
+    str,
+    typer.Option("--pivot", help="given, self, seq2seq:MODEL or 'command:PROGRAM ...'."),
+]
+MinMatch = Annotated[
+    float | None,
+    typer.Option(help="Least match of prompt and English; the aligner's own by default, 0 is off."),
 ]
 
 
@@ -83,6 +104,7 @@ def wrapped(
     theta: float | None,
     dtype: str,
     device_map: str | None,
+    min_match: float | None = None,
 ) -> Any:
     """Load a model and its aligner, and wrap them."""
     from carot.alignment import Aligner
@@ -91,45 +113,27 @@ def wrapped(
     fitted = Aligner.from_pretrained(aligner)
     model, tokenizer = load(name, dtype, device_map)
     settings: dict[str, Any] = {} if theta is None else {"theta": theta}
-    return wrap(model, tokenizer, fitted, layers=numbers(layers, "--layer"), **settings)
+    chosen = numbers(layers, "--layer")
+    return wrap(model, tokenizer, fitted, layers=chosen, min_match=min_match, **settings)
 
 
-def answer_file(
-    rows: list[dict[str, Any]],
-    output: Path,
+def run_settings(
+    steered: Any,
     *,
     model: str,
     aligner: str,
-    input: Path,
-    layers: str | None,
+    input: str,
     theta: float | None,
     max_new_tokens: int,
-    batch_size: int,
-    content_marker: str | None,
     dtype: str,
-    device_map: str | None,
-) -> Path:
-    """Answer rows by greedy search, steered; what they depend on is kept beside the output."""
-    from carot.inference import generate_file
-
-    steered = wrapped(model, aligner, layers, theta, dtype, device_map)
-    return generate_file(
-        steered,
-        rows,
-        output,
-        settings={
-            "model": model,
-            "aligner": aligner,
-            "input": str(input),
-            "layers": steered.layers,
-            "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
-            "max_new_tokens": max_new_tokens,
-            "content_marker": content_marker,
-            "dtype": dtype,
-        },
-        batch_size=batch_size,
-        content=content_marker,
-        progress=True,
-        max_new_tokens=max_new_tokens,
-        do_sample=False,
-    )
+) -> dict[str, Any]:
+    """Return what the answers of a run depend on beside rows and aligner."""
+    return {
+        "model": model,
+        "aligner": aligner,
+        "input": input,
+        "layers": steered.layers,
+        "theta": steered.aligner.defaults.get("theta", 0.5) if theta is None else theta,
+        "max_new_tokens": max_new_tokens,
+        "dtype": dtype,
+    }

@@ -2,98 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from carot.errors import CarotError
-
-if TYPE_CHECKING:
-    from lingua import Language, LanguageDetector
-
-SCRIPT_LANGUAGES = {
-    "Latin": "af az bs ca ceb cs cy da de en eo es et eu fi fil fr ga gl ha hr ht hu id ig is it "
-    "jv la lb lt lv mg mi ms mt nb nl nn no ny pl pt qu ro rw sk sl sm sn so sq sr st su sv sw tk "
-    "tl tn tr ts uz vi wo xh yo zu",
-    "Cyrillic": "be bg kk ky mk mn ru sr tg tt uk uz",
-    "Arabic": "ar ckb fa ps sd ug ur",
-    "Han": "ja yue zh",
-    "Kana": "ja",
-    "Hangul": "ko",
-    "Devanagari": "hi mr ne sa",
-    "Thai": "th",
-    "Bengali": "as bn",
-    "Telugu": "te",
-    "Tamil": "ta",
-    "Gujarati": "gu",
-    "Gurmukhi": "pa",
-    "Kannada": "kn",
-    "Malayalam": "ml",
-    "Oriya": "or",
-    "Sinhala": "si",
-    "Greek": "el",
-    "Hebrew": "he yi",
-    "Armenian": "hy",
-    "Georgian": "ka",
-    "Ethiopic": "am ti",
-    "Khmer": "km",
-    "Lao": "lo",
-    "Myanmar": "my",
-    "Tibetan": "bo dz",
-}
-"""Languages by the scripts that they are written in today, as :func:`script_of` names them."""
-
-# Unicode names begin with the script; these begin with something else.
-_NAMED_OTHERWISE = {
-    "CJK": "Han",
-    "IDEOGRAPHIC": "Han",
-    "HIRAGANA": "Kana",
-    "KATAKANA": "Kana",
-    "KATAKANA-HIRAGANA": "Kana",
-    "MODIFIER": None,
-}
-
-_LINGUA_CODES = {"no": "nb"}
-
-
-def script_of(text: str) -> str | None:
-    """Return the script that most letters of a text are in.
-
-    Parameters
-    ----------
-    text : str
-        Anything; digits, punctuation and signs do not count.
-
-    Returns
-    -------
-    str or None
-        A script as Unicode names it (``Latin``, ``Cyrillic``, ``Devanagari``, ...), ``Han`` or
-        ``Kana``; None where there are no letters. Chinese characters count as ``Kana`` when there
-        is any kana beside them: the text is Japanese then.
-
-    Examples
-    --------
-    >>> [script_of(text) for text in ("Столица: Wien", "東京です", "東京", "42")]
-    ['Cyrillic', 'Kana', 'Han', None]
-    """
-    counts = Counter(script for letter in _letters(text) if (script := _script(letter)))
-    if "Kana" in counts:
-        counts["Kana"] += counts.pop("Han", 0)
-    return counts.most_common(1)[0][0] if counts else None
-
-
-def _letters(text: str) -> Iterable[str]:
-    """Letters, with full-width, half-width and styled forms brought to the plain ones."""
-    plain = unicodedata.normalize("NFKC", text)
-    return (letter for letter in plain if unicodedata.category(letter).startswith("L"))
-
-
-@lru_cache(maxsize=4096)
-def _script(letter: str) -> str | None:
-    first = unicodedata.name(letter, "MODIFIER").split()[0]
-    return _NAMED_OTHERWISE.get(first, first.capitalize())
+from carot.languages import SCRIPT_LANGUAGES, LanguageIdentifier, base_language, script_of
 
 
 def script_fidelity(texts: Sequence[str], language: str) -> float:
@@ -119,7 +31,7 @@ def script_fidelity(texts: Sequence[str], language: str) -> float:
     0.3333333333333333
     """
     _require_texts(texts)
-    base = _base(language)
+    base = base_language(language)
     scripts = {name for name, codes in SCRIPT_LANGUAGES.items() if base in codes.split()}
     if not scripts:
         known = sorted({code for codes in SCRIPT_LANGUAGES.values() for code in codes.split()})
@@ -127,62 +39,6 @@ def script_fidelity(texts: Sequence[str], language: str) -> float:
             f"language {language!r}: its script is not known; expected one of {', '.join(known)}"
         )
     return sum(script_of(text) in scripts for text in texts) / len(texts)
-
-
-class LanguageIdentifier:
-    """Tells which of a few languages a text is in.
-
-    A thin layer over lingua, which is built for short texts and works offline. Names and single
-    words that are spelt the same in several languages stay a guess.
-
-    Parameters
-    ----------
-    languages : iterable of str
-        ISO 639-1 codes to choose from; the fewer, the better it tells them apart. What follows
-        ``-`` or ``_`` in a code is left out.
-
-    Raises
-    ------
-    CarotError
-        When lingua is not installed, does not know a language, or there are fewer than two.
-
-    Examples
-    --------
-    >>> LanguageIdentifier(["en", "es"])("La capital de Austria es Viena")  # doctest: +SKIP
-    'es'
-    """
-
-    def __init__(self, languages: Iterable[str]) -> None:
-        names = {_lingua_code(language): language for language in languages}
-        unknown = sorted(set(names) - self.supported())
-        if unknown:
-            raise CarotError(
-                f"lingua does not know {', '.join(repr(names[code]) for code in unknown)}; "
-                "leave such languages out, or judge by script_fidelity"
-            )
-        if len(names) < 2:
-            raise CarotError(
-                f"languages={list(names.values())}: expected two or more to choose from"
-            )
-        self._names = names
-        self._detector = _detector(frozenset(names))
-
-    @staticmethod
-    def supported() -> frozenset[str]:
-        """Return the ISO 639-1 codes that can be told apart."""
-        try:
-            from lingua import Language
-        except ImportError as error:
-            raise CarotError(
-                "language identification needs the package lingua-language-detector; install it "
-                "with pip install 'carot[eval]'"
-            ) from error
-        return frozenset(_code(language) for language in Language.all())
-
-    def __call__(self, text: str) -> str | None:
-        """Return the language as it was given, or None where nothing speaks for any of them."""
-        found = self._detector.detect_language_of(text)
-        return None if found is None else self._names[_code(found)]
 
 
 def fidelity(texts: Sequence[str], language: str, languages: Iterable[str]) -> float:
@@ -207,27 +63,9 @@ def fidelity(texts: Sequence[str], language: str, languages: Iterable[str]) -> f
     return sum(identify(text) == language for text in texts) / len(texts)
 
 
-@lru_cache(maxsize=16)
-def _detector(codes: frozenset[str]) -> LanguageDetector:
-    from lingua import IsoCode639_1, LanguageDetectorBuilder
-
-    wanted = [IsoCode639_1.from_str(code) for code in sorted(codes)]
-    return LanguageDetectorBuilder.from_iso_codes_639_1(*wanted).build()
-
-
-def _code(language: Language) -> str:
-    return str(language.iso_code_639_1.name).lower()
-
-
-def _lingua_code(language: str) -> str:
-    base = _base(language)
-    return _LINGUA_CODES.get(base, base)
-
-
-def _base(language: str) -> str:
-    return language.replace("_", "-").split("-")[0].lower()
-
-
 def _require_texts(texts: Sequence[str]) -> None:
     if not texts:
         raise CarotError("fidelity of no texts; expected one output or more")
+
+
+__all__ = ["SCRIPT_LANGUAGES", "LanguageIdentifier", "fidelity", "script_fidelity", "script_of"]

@@ -26,6 +26,7 @@ from carot.interventions import (
 from carot.journal import Journal
 from carot.models import CarotModel, wrap
 from carot.models.steering import EnglishMemory
+from carot.pivots import Pivot
 from carot.progress import track
 from carot.versions import package_versions
 
@@ -60,6 +61,8 @@ class Setup:
         aligner: Aligner,
         language: str,
         memory: EnglishMemory | None = None,
+        pivot: Pivot | None = None,
+        min_match: float = 0.0,
     ) -> CarotModel:
         """Wrap a model for prompts of one language."""
         method = self.make(aligner, language)
@@ -69,8 +72,10 @@ class Setup:
             aligner,
             layers=list(method),
             intervention=method,
+            language=language,
             english_memory=memory,
-            min_match=0.0,
+            pivot=pivot,
+            min_match=min_match,
         )
 
     def make(self, aligner: Aligner, language: str) -> Method:
@@ -110,6 +115,8 @@ def evaluate(
     setups: Mapping[str, Setup] | None = None,
     data: str | Path | None = None,
     layers: Sequence[int] | None = None,
+    pivot: Pivot | None = None,
+    min_match: float = 0.0,
     limit: int | None = None,
     skip: int = 0,
     seed: int = 0,
@@ -136,6 +143,10 @@ def evaluate(
         Folder of the task's original files.
     layers : sequence of int, optional
         Where methods work; the aligner's default otherwise.
+    pivot : Pivot, optional
+        Makes the English that steers, from each question; by default it is the task's own.
+    min_match : float
+        The guard: questions that match their English less are asked unsteered.
     limit : int, optional
         Questions in each language, drawn with ``seed``.
     skip : int
@@ -174,6 +185,8 @@ def evaluate(
         batch_size=batch_size,
         output=output,
         progress=progress,
+        pivot=pivot,
+        min_match=min_match,
         record={"data": None if data is None else str(data), "limit": limit, "skip": skip},
     )
 
@@ -214,6 +227,8 @@ def evaluate_questions(
     batch_size: int = 16,
     output: str | Path | None = None,
     progress: bool = False,
+    pivot: Pivot | None = None,
+    min_match: float = 0.0,
     record: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluate on questions that were drawn already; see :func:`evaluate`."""
@@ -239,6 +254,8 @@ def evaluate_questions(
         "settings": {setup.method: setup.describe() for setup in setups},
         "items": len(questions),
         "seed": seed,
+        "pivot": pivot and pivot.describe(),
+        "min_match": min_match,
         **(record or {}),
     }
     journal = None if output is None else Journal(output, results | {"ids": questions.ids})
@@ -253,8 +270,11 @@ def evaluate_questions(
             if aligner is None or setup.method == UNSTEERED:
                 steered = plain
             else:
-                steered = setup.wrap(model, tokenizer, aligner, language)
-            english = None if setup.method == UNSTEERED else questions.items[ENGLISH]
+                steered = setup.wrap(
+                    model, tokenizer, aligner, language, pivot=pivot, min_match=min_match
+                )
+            given = setup.method != UNSTEERED and pivot is None
+            english = questions.items[ENGLISH] if given else None
             for start in range(0, len(questions), batch_size):
                 part = slice(start, start + batch_size)
                 keys = [(setup.method, language, item) for item in questions.ids[part]]

@@ -24,7 +24,7 @@ from carot.models.limits import (
     refuse_long_candidates,
     refuse_split_prefill,
 )
-from carot.models.pairs import Pairs, resolve_english
+from carot.models.pairs import Pairs, Translate, resolve_english
 from carot.models.scoring import (
     CandidateRow,
     CandidateScore,
@@ -65,6 +65,8 @@ class CarotModel:
     min_match : float
         Rows whose prompt and English match less (:func:`carot.alignment.match_quality`, at the
         first layer) are not steered.
+    translate : callable, optional
+        Makes the English of prompts that are given without, see :func:`carot.wrap`.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class CarotModel:
         layers_path: str | None = None,
         english_memory: EnglishMemory | None = None,
         min_match: float = 0.0,
+        translate: Translate | None = None,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
         if method:
@@ -102,6 +105,7 @@ class CarotModel:
         self.aligner = aligner
         self.layers = sorted(method)
         self.min_match = min_match
+        self.translate = translate
         self._steerer = Steerer(
             self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory, min_match
         )
@@ -126,7 +130,8 @@ class CarotModel:
         prompts : str or sequence of str
             B prompts; one batch.
         english : str or sequence, optional
-            For each prompt its English translation, or None to leave that row unsteered.
+            For each prompt its English translation, or None to leave that row unsteered (or to the
+            pivot, where the model was wrapped with one).
         content : str or sequence, optional
             The part of each prompt that is steered (the question inside a few-shot prompt or a
             chat template): a marker that encloses it and is taken out, or characters [start, end).
@@ -155,12 +160,8 @@ class CarotModel:
             For rows that do not match, texts beyond the context, or an option under which the
             prefill is not one pass (``prefill_chunk_size``, ``use_cache=False``).
         """
-        pairs = Pairs.resolve(
-            [prompts] if isinstance(prompts, str) else list(prompts),
-            english,
-            content,
-            english_content,
-        )
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        pairs = self._pairs(texts, english, content, english_content)
         if not len(pairs):
             return ([], []) if return_steering else []
         config, limit = self.model.generation_config, self.anatomy.context_length
@@ -190,6 +191,17 @@ class CarotModel:
             return answers
         return answers, steerings(len(pairs), states, batch.content_mask, seen, self.min_match)
 
+    def _pairs(
+        self,
+        prompts: Sequence[str],
+        english: str | Sequence[str | None] | None,
+        content: Content | None,
+        english_content: Content | None,
+    ) -> Pairs:
+        pairs = Pairs.resolve(prompts, english, content, english_content)
+        missing = self._steerer.needs_source and not all(pairs.english)
+        return pairs.filled(self.translate) if missing and self.translate else pairs
+
     def _texts(self, output: Any, batch: Batch, skip_special_tokens: bool) -> list[str]:
         ids = output if isinstance(output, Tensor) else output.sequences
         new = ids[:, batch.input_ids.shape[1] :]
@@ -203,21 +215,31 @@ class CarotModel:
         content: Content | None = None,
         english_content: Content | None = None,
         **generate_kwargs: Any,
-    ) -> None:
+    ) -> list[tuple[int, int]]:
         """Raise the CarotError that :meth:`generate` would raise for one of these rows, at once.
 
         For long jobs, which would else meet a bad row in their last batch.
+
+        Returns
+        -------
+        list of (int, int)
+            Tokens of each prompt and of its English counterpart (0 without).
         """
         config, limit = self.model.generation_config, self.anatomy.context_length
         refuse_split_prefill(config, generate_kwargs)
         pairs = Pairs.resolve(list(prompts), english, content, english_content)
+        lengths = []
         for row in range(len(pairs)):
             here = pairs[row : row + 1]
             batch = self._steerer.encode_prompts(here)
             refuse_beyond_context(batch, limit, config, generate_kwargs, here.first)
+            other = 0
             if here.english[0]:
                 names = [f"English text {row}"]
-                self._steerer.encode([here.english[0]], here.english_spans, names)
+                encoded = self._steerer.encode([here.english[0]], here.english_spans, names)
+                other = encoded.input_ids.shape[1]
+            lengths.append((batch.input_ids.shape[1], other))
+        return lengths
 
     @torch.no_grad()
     def score(
@@ -264,7 +286,7 @@ class CarotModel:
         """
         if reduction not in ("mean", "sum"):
             raise CarotError(f"reduction={reduction!r}; expected mean or sum")
-        pairs = Pairs.resolve(list(prompts), english, content, english_content)
+        pairs = self._pairs(list(prompts), english, content, english_content)
         rows = prepare_candidates(self.tokenizer, pairs.prompts, candidates, separator)
         scores = self.score_rows(pairs, rows, batch_size=batch_size)
         return [[score.reduced(reduction) for score in row] for row in scores]

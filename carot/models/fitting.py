@@ -134,9 +134,11 @@ def _calibration_pairs(corpus: ParallelCorpus) -> tuple[list[str], list[str]]:
     if len(others) == len(corpus.languages):
         return [], []
     count = min(CALIBRATION_PAIRS, len(corpus) * len(others))
-    rounds = [divmod(pair, len(corpus)) for pair in range(count)]
-    prompts = [corpus[others[(turn + row) % len(others)]][row] for turn, row in rounds]
-    return prompts, [corpus[ENGLISH][row] for _, row in rounds]
+    # Neighbours, often of one document, are no clearly wrong translations of each other.
+    order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(0)).tolist()
+    places = [(order[pair % len(corpus)], pair // len(corpus) + pair) for pair in range(count)]
+    prompts = [corpus[others[turn % len(others)]][row] for row, turn in places]
+    return prompts, [corpus[ENGLISH][row] for row, _ in places]
 
 
 def _update(fitter: LayerFitter, vectors: torch.Tensor, labels: list[int], layer: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from carot.errors import CarotError
 from carot.models.encoding import Content, Span, resolve_content
+
+Translate = Callable[[Sequence[str], Sequence[str | None]], list[str | None]]
+"""(contents of prompts, their English where there is some) -> English for all that can have it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,14 @@ class Pairs:
             self.english_spans[part],
             self.first + (part.start or 0),
         )
+
+    def filled(self, translate: Translate) -> Pairs:
+        """Return these rows with English for those that had none, made of their content."""
+        contents = [
+            text if span is None else text[slice(*span)]
+            for text, span in zip(self.prompts, self.spans, strict=True)
+        ]
+        return replace(self, english=translate(contents, self.english))
 
     @classmethod
     def resolve(

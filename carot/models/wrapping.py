@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -12,7 +12,11 @@ from carot.errors import CarotError
 from carot.interventions import Intervention, Method, make_method, method_settings
 from carot.models.anatomy import dissect
 from carot.models.carot_model import CarotModel
+from carot.models.pairs import Translate
 from carot.models.steering import EnglishMemory
+
+if TYPE_CHECKING:
+    from carot.pivots import Pivot
 
 
 def wrap(
@@ -28,6 +32,7 @@ def wrap(
     layers_path: str | None = None,
     english_memory: EnglishMemory | None = None,
     min_match: float | None = None,
+    pivot: str | Pivot | None = None,
     **settings: Any,
 ) -> CarotModel:
     """Wrap a model so that English counterparts of its prompts can steer it.
@@ -47,7 +52,8 @@ def wrap(
         A method by name (``carot``, its ablations ``no_leace``, ``no_filter``, ``last_token``, the
         baselines ``lang_vec``, ``mlrs``), or your own: one for all layers, or one for each.
     language : str, optional
-        Language of the prompts, for methods that work on the languages' means.
+        Language of the prompts, for methods that work on the languages' means and for a pivot,
+        which else detects it.
     hooks : {"nnsight", "torch"}
         Who registers the hooks.
     layers_path : str, optional
@@ -57,6 +63,9 @@ def wrap(
     min_match : float, optional
         The guard: a row whose prompt and English match less at the first layer is not steered. By
         default what was calibrated when the aligner was fitted; 0 steers every row.
+    pivot : str or Pivot, optional
+        Makes the English of prompts that are given without: ``self``, ``seq2seq:NAME``,
+        ``command:PROGRAM ...``, or your own, see :mod:`carot.pivots`.
     **settings
         Of the method; for ``carot``: ``theta`` (0.5), ``rho`` (0.5), ``epsilon`` (0.05),
         ``solver`` ("auto"). The aligner's ``defaults`` stand in for what is not given.
@@ -98,9 +107,26 @@ def wrap(
         layers_path=layers_path,
         english_memory=english_memory,
         min_match=guard_of(aligner, min(method, default=0)) if min_match is None else min_match,
+        translate=_translate(pivot, model, tokenizer, language),
     )
 
 
 def guard_of(aligner: Aligner, layer: int) -> float:
     """Return the match that is asked for at a first layer, 0 where none was calibrated."""
     return aligner.guards[layer].threshold if layer in aligner.guards else 0.0
+
+
+def _translate(
+    pivot: str | Pivot | None, model: nn.Module, tokenizer: Any, language: str | None
+) -> Translate | None:
+    """Return what fills in missing English; None without a pivot."""
+    from carot.pivots import open_pivot, translate_missing  # they use models themselves
+
+    opened = open_pivot(pivot, model, tokenizer) if isinstance(pivot, str) else pivot
+    if opened is None:
+        return None
+
+    def translate(texts: Sequence[str], english: Sequence[str | None]) -> list[str | None]:
+        return translate_missing(opened, texts, english, [language] * len(texts))[0]
+
+    return translate

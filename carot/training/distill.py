@@ -31,7 +31,6 @@ class Distilled:
 
 def distil(
     answers: Sequence[Mapping[str, Any]],
-    languages: Sequence[str],
     *,
     min_match: float = 0.0,
     faithful: bool = True,
@@ -42,9 +41,7 @@ def distil(
     Parameters
     ----------
     answers : sequence of mapping
-        Rows of :func:`carot.inference.generate_file`.
-    languages : sequence of str
-        The language of each row's prompt.
+        Rows of :func:`carot.inference.generate_file`, with the languages of their prompts.
     min_match : float
         Leave out answers whose prompt and English match less, see
         :func:`carot.alignment.match_quality`.
@@ -58,11 +55,16 @@ def distil(
     CarotError
         When a language is not known to the identifier, or nothing is left.
     """
+    languages = {row["language"] for row in answers if "error" not in row}
     identify = LanguageIdentifier({ENGLISH, *languages}) if faithful else None
     rows: list[dict[str, Any]] = []
     dropped: Counter[str] = Counter()
     seen: set[tuple[str, str]] = set()
-    for row, language in zip(answers, languages, strict=True):
+    for row in answers:
+        if "error" in row:
+            dropped["not answered"] += 1
+            continue
+        language = row["language"]
         response = (first_line(row["answer"]) if one_line else row["answer"]).strip()
         if not row["steered"]:
             dropped["not steered"] += 1
