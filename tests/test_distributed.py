@@ -1,4 +1,4 @@
-"""Training in two processes is training in one."""
+"""Training or answering in two processes is what it is in one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny import corpus, tiny_model, tiny_tokenizer
+
+import carot
 
 SCRIPT = Path(__file__).parent / "launch_training.py"
 
@@ -73,3 +76,32 @@ def test_sharded_parameters_have_the_same_gradients() -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "carot: 19 gradients agree" in ran.stdout
     assert "sft: 39 gradients agree" in ran.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_under_a_launcher_answer_a_file_as_one_does(tmp_path: Path) -> None:
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    loaded = carot.load_model(tmp_path / "model")
+    carot.fit_aligner(*loaded, corpus(), layers=[1, 2]).save_pretrained(tmp_path / "aligner")
+    rows = [
+        {"id": number, "prompt": f"La casa {'muy ' * (number % 7)}{number} es", "english": english}
+        for number, english in enumerate(["The house is", None, "A house"] * 20)
+    ]
+    rows[5] = {"id": 5, "prompt": None}
+    source = tmp_path / "prompts.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    arguments = ["generate", str(tmp_path / "model"), "--aligner", str(tmp_path / "aligner")]
+    arguments += ["--input", str(source), "--max-new-tokens", "4", "--batch-size", "4"]
+    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launcher += ["--main_process_port", "0", "-m", "carot"]
+    for name, start in (("one", ["-m", "carot"]), ("two", launcher)):
+        output = tmp_path / f"{name}.jsonl"
+        command = [sys.executable, *start, *arguments, "--output", str(output)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert ran.stdout.count("60 rows") == 1
+        assert "1 failed" in ran.stdout
+    assert (tmp_path / "two.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()

@@ -91,8 +91,11 @@ class Checked(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag not in ("meta", "rect", "line", "br"):
+        if tag != "meta":
             self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        """Closed by itself."""
 
     def handle_endtag(self, tag: str) -> None:
         if self.stack.pop() != tag:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -87,7 +87,7 @@ def generate(
         max_new_tokens=max_new_tokens,
         dtype=dtype,
     )
-    form = {"chat": chat, "content": content_marker}
+    form: dict[str, Any] = {"chat": chat, "content": content_marker}
     started = time.perf_counter()
     answers = generate_file(
         steered,
