@@ -188,6 +188,19 @@ def detect(texts: Sequence[str], languages: Iterable[str] | None = None) -> list
     return [identify(text) if _long_enough(text) else None for text in texts]
 
 
+def detectable(languages: Iterable[str]) -> list[str] | None:
+    """Return those of some languages that can be detected, None (all) where they are too few.
+
+    Raises
+    ------
+    CarotError
+        When lingua is missing.
+    """
+    known = LanguageIdentifier.supported()
+    found = [code for code in languages if code in known]
+    return found if len(found) > 1 else None
+
+
 def _long_enough(text: str) -> bool:
     needed = FEWEST_SIGNS if script_of(text) in _SIGNS else FEWEST_LETTERS
     return sum(1 for _ in _letters(text)) >= needed

@@ -78,7 +78,8 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     model, tokenizer = load_model(options.model)
     found = {"name": name, "seed": seed}
     if objective:
-        content = {**RECIPE, "training": {**RECIPE["training"], "seed": seed}}  # type: ignore[dict-item]
+        training = {**RECIPE["training"], "seed": seed, "learning_rate": options.learning_rate}  # type: ignore[dict-item]
+        content = {**RECIPE, "training": training}
         started = time.perf_counter()
         model = train_dco(
             model,
@@ -142,7 +143,8 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--runs", nargs="+", default=["before:0", "dco:0"])
     parser.add_argument("--facts", type=int, default=400)
-    parser.add_argument("--held-out", type=int, default=100)
+    parser.add_argument("--held-out", type=int, default=300)
+    parser.add_argument("--learning-rate", type=float, default=2e-5)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     named = [part.partition(":") for part in options.runs]

@@ -16,7 +16,7 @@ from carot.inference.journal import RowJournal
 from carot.inference.processes import Processes
 from carot.inference.rows import Row, Rows
 from carot.interventions import ENGLISH
-from carot.languages import base_language
+from carot.languages import base_language, detectable
 from carot.models import CarotModel, Steering
 from carot.pivots import Pivot, translate_missing
 from carot.progress import track
@@ -143,9 +143,13 @@ class _Answering:
         self.pivot = pivot
         self.options = options
         self.limit: int | None = None  # tokens for which memory has sufficed, once it has run out
+        self.among: list[str] | None = None  # languages that detection chooses from
 
     def prepare(self, window: Sequence[Row]) -> tuple[list[Ready], list[Answer]]:
         """Return the rows that can be asked, and what is written for the others."""
+        if self.pivot is not None and any(not (row.english or row.language) for row in window):
+            # Looked up here, so that a missing package ends the job and not each of its rows.
+            self.among = detectable(self.model.aligner.languages if self.model.aligner else [])
         ready: list[Ready] = []
         failed: list[Answer] = []
         for row in window:
@@ -199,6 +203,7 @@ class _Answering:
             [ready.prompt.content for ready in batch],
             [ready.row.english for ready in batch],
             [ready.row.language for ready in batch],
+            among=self.among,
         )
         filled = []
         for ready, text, language in zip(batch, english, languages, strict=True):

@@ -107,7 +107,7 @@ def wrap(
         layers_path=layers_path,
         english_memory=english_memory,
         min_match=guard_of(aligner, min(method, default=0)) if min_match is None else min_match,
-        translate=_translate(pivot, model, tokenizer, language),
+        translate=_translate(pivot, model, tokenizer, language, aligner),
     )
 
 
@@ -117,16 +117,24 @@ def guard_of(aligner: Aligner, layer: int) -> float:
 
 
 def _translate(
-    pivot: str | Pivot | None, model: nn.Module, tokenizer: Any, language: str | None
+    pivot: str | Pivot | None,
+    model: nn.Module,
+    tokenizer: Any,
+    language: str | None,
+    aligner: Aligner,
 ) -> Translate | None:
     """Return what fills in missing English; None without a pivot."""
+    from carot.languages import detectable
     from carot.pivots import open_pivot, translate_missing  # they use models themselves
 
     opened = open_pivot(pivot, model, tokenizer) if isinstance(pivot, str) else pivot
     if opened is None:
         return None
 
+    among = detectable(aligner.languages) if language is None else None
+
     def translate(texts: Sequence[str], english: Sequence[str | None]) -> list[str | None]:
-        return translate_missing(opened, texts, english, [language] * len(texts))[0]
+        languages = [language] * len(texts)
+        return translate_missing(opened, texts, english, languages, among=among)[0]
 
     return translate

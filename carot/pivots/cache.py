@@ -46,6 +46,7 @@ class Cached:
         self.name = pivot.name
         self.path = cache_folder() / CACHE_FILE if path is None else Path(path)
         self.batch_size = batch_size
+        self._read([])  # a file that cannot be used is refused before the work
 
     def describe(self) -> dict[str, Any]:
         """Return what the pivot inside says: memory changes nothing."""

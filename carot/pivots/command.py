@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +26,7 @@ class Command:
     Raises
     ------
     CarotError
-        When it is empty, or a quote in it is not closed.
+        When it is empty, a quote in it is not closed, or there is no such program.
     """
 
     def __init__(self, command: str) -> None:
@@ -35,6 +36,9 @@ class Command:
             raise CarotError(f"command {command!r}: {error}; expected a program") from error
         if not self.arguments:
             raise CarotError("the command is empty; expected a program such as 'apertium spa-eng'")
+        program = self.arguments[0]
+        if LANGUAGE not in program and shutil.which(program) is None:
+            raise CarotError(f"{program}: no such program; install it, or name it with its folder")
         self.command = command
         self.name = f"command:{command}"
 
