@@ -88,6 +88,7 @@ def generate(
         dtype=dtype,
     )
     form: dict[str, Any] = {"chat": chat, "content": content_marker}
+    begun_before = output.with_name(output.name + ".partial").exists()
     started = time.perf_counter()
     answers = generate_file(
         steered,
@@ -106,6 +107,6 @@ def generate(
         return
     if report is not None:
         shown = settings | {"pivot": pivot, "min_match": steered.min_match}
-        seconds = time.perf_counter() - started
+        seconds = None if begun_before else time.perf_counter() - started
         report_run(steered, answers, report, settings=shown, seconds=seconds, **form)
     typer.echo(f"{answers}: {count_answers(answers)}")

@@ -11,7 +11,8 @@ from typing import Any
 from carot.errors import CarotError
 from carot.inference.batches import Form
 from carot.models import AlignmentView, CarotModel
-from carot.reporting.run_report import summarise_run, write_run_report
+from carot.reporting.run_report import write_run_report
+from carot.reporting.run_summary import summarise_run
 
 
 def read_answers(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -1,155 +1,42 @@
-"""A run of ``carot generate`` summed up: counts that do not grow with it, and a page."""
+"""A run of ``carot generate`` as a page."""
 
 from __future__ import annotations
 
-import heapq
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from carot.files import write_atomically
-from carot.models import AlignmentView
 from carot.reporting.heatmap import heatmap_html
 from carot.reporting.page import LANGUAGE_NAMES, html_page
+from carot.reporting.run_summary import BINS, Group, Row, RunSummary
 
-BINS = 20
-"""Of the histogram of match, over [0, 1]."""
+if TYPE_CHECKING:
+    from carot.models import AlignmentView
 
-WORST = 8
-"""Rows of the worst match that are shown."""
-
-FAILED = 20
-"""Failed rows that are shown."""
-
-UNKNOWN = "unknown"
-
-Row = Mapping[str, Any]
-
-
-@dataclass
-class Group:
-    """Rows of one language.
-
-    Parameters
-    ----------
-    rows, steered : int
-        How many.
-    match, interpolation : list of float
-        Count and sum of what the rows have.
-    histogram : list of int
-        Rows by match, in equal bins over [0, 1].
-    """
-
-    rows: int = 0
-    steered: int = 0
-    match: list[float] = field(default_factory=lambda: [0, 0.0])
-    interpolation: list[float] = field(default_factory=lambda: [0, 0.0])
-    histogram: list[int] = field(default_factory=lambda: [0] * BINS)
-
-    def add(self, row: Row) -> None:
-        """Count a row."""
-        self.rows += 1
-        self.steered += bool(row["steered"])
-        for name in ("match", "interpolation"):
-            if row[name] is not None:
-                sums = getattr(self, name)
-                sums[0] += 1
-                sums[1] += row[name]
-        if row["match"] is not None:
-            self.histogram[min(int(row["match"] * BINS), BINS - 1)] += 1
-
-    def mean(self, name: str) -> float | None:
-        """Return the mean ``match`` or ``interpolation``."""
-        count, total = getattr(self, name)
-        return total / count if count else None
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """What a run came to.
-
-    Parameters
-    ----------
-    rows, answered, steered, failed : int
-        How many.
-    reasons : Counter
-        Why rows were not steered.
-    errors : Counter
-        What failed rows failed of, numbers taken out.
-    languages : dict of str to Group
-        The most frequent first.
-    worst : list of dict
-        Rows of the worst match.
-    failures : list of dict
-        The first failed rows.
-    """
-
-    rows: int
-    answered: int
-    steered: int
-    failed: int
-    reasons: Counter[str]
-    errors: Counter[str]
-    languages: dict[str, Group]
-    worst: list[dict[str, Any]]
-    failures: list[dict[str, Any]]
-
-
-def summarise_run(rows: Iterable[Row]) -> RunSummary:
-    """Go once through the rows of an answered file; memory does not grow with them."""
-    reasons: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    groups: dict[str, Group] = defaultdict(Group)
-    worst: list[tuple[float, int, dict[str, Any]]] = []  # a heap, the best of them first
-    failures: list[dict[str, Any]] = []
-    total = 0
-    for total, row in enumerate(rows, 1):
-        if "error" in row:
-            errors[re.sub(r"\d+", "N", row["error"])[:80]] += 1
-            if len(failures) < FAILED:
-                failures.append(dict(row))
-            continue
-        groups[row["language"] or UNKNOWN].add(row)
-        if not row["steered"]:
-            reason = str(row["reason"])
-            reasons["match too low" if reason.startswith("match ") else reason] += 1
-        if row["match"] is not None:
-            entry = (-row["match"], -total, dict(row))
-            (heapq.heappush if len(worst) < WORST else heapq.heappushpop)(worst, entry)
-    failed = errors.total()
-    return RunSummary(
-        rows=total,
-        answered=total - failed,
-        steered=sum(group.steered for group in groups.values()),
-        failed=failed,
-        reasons=reasons,
-        errors=errors,
-        languages=dict(sorted(groups.items(), key=lambda pair: (-pair[1].rows, pair[0]))),
-        worst=[row for _, _, row in sorted(worst, reverse=True)],
-        failures=failures,
-    )
-
+MOST_CHARACTERS, MOST_CELLS = 1000, 10_000
+"""Shown of a text and of a heatmap."""
 
 _CSS = """\
 main { max-width: 60rem; }
 h1 { margin: 0 0 1rem; font-weight: 600; overflow-wrap: anywhere; }
 h2 { margin: 2.5rem 0 .75rem; font-size: 1.2rem; }
-table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums;
-  font-size: .9375rem; }
-th, td { padding: .35rem .75rem; text-align: right; font-weight: 400; vertical-align: middle; }
-th[scope=row], thead th:first-child, .text { text-align: left; }
-thead th { color: var(--faint); font-size: .875rem; }
-tbody { border-top: 1px solid var(--line); }
-.figures { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; margin: 0; }
-.figures dd { margin: 0; font-size: 1.5rem; font-variant-numeric: tabular-nums; }
-.pair { margin: 0 0 1rem; padding: 1rem; }
-.pair p { margin: .15rem 0; overflow-wrap: anywhere; }
-svg { vertical-align: middle; } svg rect { fill: var(--accent); }
-svg line { stroke: var(--ink); stroke-dasharray: 2 2; }
+dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
+.list { width: 100%; border-collapse: collapse; font-size: .9375rem; }
+.list, .figures { font-variant-numeric: tabular-nums; }
+.list th, .list td { padding: .35rem .75rem; text-align: right; font-weight: 400; }
+.list thead th { color: var(--faint); font-size: .875rem; }
+.list .text { min-width: 5rem; text-align: start; overflow-wrap: anywhere; }
+.list tbody tr { border-top: 1px solid var(--line); }
+.list svg { display: block; margin-left: auto; border-bottom: 1px solid var(--faint); }
+.list rect { fill: var(--accent); } .list line { stroke: var(--ink); stroke-dasharray: 3 2; }
+.figures { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; }
+.figures dd { font-size: 1.5rem; }
+.pair { margin: 0 0 .75rem; padding: 1rem; }
+.pair > .note { margin-top: 0; }
+.sides { display: grid; grid-template-columns: 5rem 1fr; gap: .15rem .75rem; margin: .5rem 0; }
 """
 
 
@@ -171,10 +58,8 @@ def write_run_report(
         Of the run.
     path : Path
         HTML file.
-    title : str
-        Above the page.
-    settings : mapping
-        Of the run.
+    title, settings : str, mapping
+        Of the run; shown.
     threshold : float, optional
         The least match that was steered; drawn into the histograms.
     seconds : float, optional
@@ -182,130 +67,149 @@ def write_run_report(
     heatmaps : mapping of id to AlignmentView, optional
         Alignments of the worst rows.
     """
+    failures = [(row["id"], row["prompt"], row["error"]) for row in summary.failures]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        _figures(summary, seconds),
+        _figures(summary.total, seconds),
         _languages(summary, threshold),
-        _counts("Not steered", "reason", summary.reasons),
-        _counts("Failed", "error", summary.errors),
+        _table("Not steered", 2, ["reason", "languages", "rows"], _reasons(summary)),
+        _table("Failed", 1, ["error", "rows"], summary.total.errors.most_common()),
         _worst(summary, heatmaps or {}),
-        _failures(summary),
-        _settings(settings),
+        _table("Failed rows", 3, ["id", "prompt", "error"], failures),
+        _table("Settings", 2, ["setting", "value"], settings.items()),
     ]
     write_atomically(path, html_page(title, _CSS, "\n".join(filter(None, parts)) + "\n"))
 
 
-def _figures(summary: RunSummary, seconds: float | None) -> str:
-    shown = {"rows": f"{summary.rows}", "steered": _share(summary.steered, summary.answered)}
-    shown |= {"failed": f"{summary.failed}"}
+def _figures(total: Group, seconds: float | None) -> str:
+    shown = {"rows": str(total.rows), "steered": _share(total), "failed": str(total.failed)}
     if seconds:
-        shown["rows a second"] = f"{summary.rows / seconds:.1f}"
+        shown["rows a second"] = f"{total.rows / seconds:.1f}"
     pairs = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in shown.items())
     return f'<dl class="figures">{pairs}</dl>'
 
 
-def _languages(summary: RunSummary, threshold: float | None) -> str:
-    rows = ""
-    for code, group in summary.languages.items():
-        name = LANGUAGE_NAMES.get(code, code)
-        rows += (
-            f'<tr><th scope="row">{escape(name)}</th><td>{group.rows}</td>'
-            f"<td>{_share(group.steered, group.rows)}</td><td>{_number(group.mean('match'))}</td>"
-            f"<td>{_number(group.mean('interpolation'))}</td>"
-            f'<td class="text">{_histogram(name, group, threshold)}</td></tr>\n'
-        )
-    if not rows:
-        return ""
-    columns = ("language", "rows", "steered", "match", "interpolation", "match, 0 to 1")
-    header = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    return f"""<h2>Languages</h2>
-<div class="card"><table><thead><tr>{header}</tr></thead><tbody>
-{rows}</tbody></table></div>"""
-
-
-def _histogram(name: str, group: Group, threshold: float | None) -> str:
-    """Draw the rows by match, with the least that was steered."""
-    width, height, most = 8, 32, max(group.histogram)
-    if not most:
-        return ""
-    bars = "".join(
-        f'<rect x="{width * at}" y="{height - tall:.1f}" width="{width - 1}" height="{tall:.1f}"/>'
-        for at, count in enumerate(group.histogram)
-        if (tall := height * count / most)
+def _table(title: str, texts: int, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Make a table; its first columns are text, to be escaped, the others numbers or HTML."""
+    kinds = ["text" if at < texts else "number" for at in range(len(columns))]
+    header = "".join(
+        f'<th scope="col" class="{kind}">{name}</th>'
+        for kind, name in zip(kinds, columns, strict=True)
     )
-    line = ""
-    if threshold:
-        at = threshold * width * BINS
-        line = f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{height}"/>'
-    label = escape(f"Match of {name}: {group.histogram} rows in steps of {1 / BINS}", quote=True)
-    size = f'width="{width * BINS}" height="{height}"'
+    body = ""
+    for first, *others in rows:
+        cells = "".join(
+            f'<td class="text" dir="auto">{_shown(cell)}</td>'
+            if kind == "text"
+            else f'<td class="number">{cell}</td>'
+            for kind, cell in zip(kinds[1:], others, strict=True)
+        )
+        body += f'<tr><th scope="row" class="text">{_shown(first)}</th>{cells}</tr>\n'
+    table = f"""<h2>{title}</h2>
+<div class="card"><table class="list" aria-label="{title}">
+<thead><tr>{header}</tr></thead><tbody>
+{body}</tbody></table></div>"""
+    return table if body else ""
+
+
+def _languages(summary: RunSummary, threshold: float | None) -> str:
+    columns = ["language", "rows", "steered", "mean match", "mean interpolation", "match, 0 to 1"]
+    named = [(_name(code), group) for code, group in summary.languages.items()]
+    rows = [
+        (
+            name,
+            group.rows,
+            _share(group),
+            _mean(group, "match"),
+            _mean(group, "interpolation"),
+            _histogram(name, group.histogram, threshold),
+        )
+        for name, group in [*named, ("all", summary.total)]
+    ]
+    line = "" if threshold is None else f"; dashed, the least that was steered: {threshold:.2f}"
+    note = f"Steered: of the rows that were answered. On the right, rows by match{line}."
+    table = _table("Languages", 1, columns, rows)
+    return f'{table}\n<p class="note">{note}</p>' if named else ""
+
+
+def _histogram(name: str, histogram: list[int], threshold: float | None) -> str:
+    """Draw the rows by match, with the least match that was steered."""
+    step, height, most = 8, 32, max(histogram)
+    bars, said, line = "", [], ""
+    for at, count in enumerate(histogram):
+        if count:
+            tall = max(1.0, height * count / most)  # One row among thousands is still seen.
+            where = f'x="{step * at}" y="{height - tall:.1f}"'
+            bars += f'<rect {where} width="{step - 1}" height="{tall:.1f}"/>'
+            said.append(f"{at / BINS:.2f} to {(at + 1) / BINS:.2f}: {count}")
+    if not bars:
+        return "–"
+    if threshold is not None:
+        x = f"{threshold * step * BINS:.1f}"
+        line = f'<line x1="{x}" x2="{x}" y1="0" y2="{height}"/>'
+        said.append(f"the least that was steered: {threshold:.2f}")
+    label = escape(f"Rows of {name} by match. {'; '.join(said)}")
+    size = f'width="{step * BINS}" height="{height}"'
     return f'<svg role="img" aria-label="{label}" {size}>{bars}{line}</svg>'
 
 
-def _counts(title: str, what: str, counts: Counter[str]) -> str:
-    if not counts:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{count}</td></tr>\n'
-        for name, count in counts.most_common(FAILED)
-    )
-    return f"""<h2>{title}</h2>
-<div class="card"><table>
-<thead><tr><th scope="col">{what}</th><th scope="col">rows</th></tr></thead><tbody>
-{rows}</tbody></table></div>"""
+def _reasons(summary: RunSummary) -> list[Sequence[Any]]:
+    """Return each reason, the languages that it is most frequent in, and its rows."""
+    rows: list[Sequence[Any]] = []
+    for reason, count in summary.total.reasons.most_common():
+        by_language = Counter(
+            {code: one.reasons[reason] for code, one in summary.languages.items()}
+        )
+        parts = [f"{_name(code)} {many}" for code, many in by_language.most_common(8) if many]
+        rows.append((reason, ", ".join(parts), count))
+    return rows
 
 
 def _worst(summary: RunSummary, heatmaps: Mapping[Any, AlignmentView]) -> str:
-    if not summary.worst:
-        return ""
-    cards = ""
-    for row in summary.worst:
-        state = "steered" if row["steered"] else str(row["reason"])
-        lines = "".join(
-            f'<p dir="auto">{escape(str(row[key] or ""))}</p>'
-            for key in ("prompt", "english", "answer")
-        )
-        view = heatmaps.get(row["id"])
-        picture = "" if view is None else heatmap_html(view)
-        cards += f"""<div class="card pair">
-<p class="note">{escape(str(row["id"]))}: match {row["match"]:.2f}, {escape(state)}</p>
-{lines}{picture}</div>
+    # Rows may share an id; which of them an alignment is of is then unknown.
+    times = Counter(row["id"] for row in summary.worst)
+    cards = "".join(
+        _card(row, heatmaps.get(row["id"]) if times[row["id"]] == 1 else None)
+        for row in summary.worst
+    )
+    return f"<h2>Worst matches</h2>\n{cards}" if cards else ""
+
+
+def _card(row: Row, view: AlignmentView | None) -> str:
+    state = "steered" if row["steered"] else f"not steered, {row['reason']}"
+    lang = f' lang="{escape(row["language"] or "")}"'  # Empty: not the page's, and not known.
+    sides = "".join(
+        f'<dt>{key.title()}</dt><dd dir="auto"{"" if key == "english" else lang}>'
+        f"{_shown(row[key])}</dd>"
+        for key in ("prompt", "english", "answer")
+    )
+    picture = ""
+    if view is not None and view.plan.numel() > MOST_CELLS:
+        picture = '<p class="note">The alignment is too large to be shown.</p>'
+    elif view is not None:
+        picture = "" if row["steered"] else '<p class="note">Had it been steered:</p>'
+        picture += f"<div{lang}>{heatmap_html(view)}</div>"
+    return f"""<section class="card pair">
+<p class="note">{_shown(row["id"])}: match {row["match"]:.2f}; {_shown(state)}</p>
+<dl class="sides">{sides}</dl>
+{picture}</section>
 """
-    note = "Prompt, English and answer of the rows whose sides match least."
-    return f'<h2>Worst matches</h2>\n<p class="note">{note}</p>\n{cards}'
 
 
-def _failures(summary: RunSummary) -> str:
-    if not summary.failures:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(str(row["id"]))}</th>'
-        f'<td class="text" dir="auto">{escape(str(row["prompt"] or "")[:200])}</td>'
-        f'<td class="text">{escape(row["error"])}</td></tr>\n'
-        for row in summary.failures
-    )
-    header = "".join(
-        f'<th scope="col" class="text">{name}</th>' for name in ("id", "prompt", "error")
-    )
-    return f"""<h2>Failed rows</h2>
-<div class="card"><table><thead><tr>{header}</tr></thead><tbody>
-{rows}</tbody></table></div>"""
+def _shown(value: Any) -> str:
+    """Escape a value of the data, cut where it is long."""
+    text = "" if value is None else str(value)
+    return escape(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…")
 
 
-def _settings(settings: Mapping[str, Any]) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(str(name))}</th>'
-        f'<td class="text">{escape(str(value))}</td></tr>\n'
-        for name, value in settings.items()
-    )
-    return f"""<h2>Settings</h2>
-<div class="card"><table><tbody>
-{rows}</tbody></table></div>"""
+def _name(code: str) -> str:
+    return LANGUAGE_NAMES.get(code, code)
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "none"
+def _share(group: Group) -> str:
+    return f"{100 * group.steered / group.answered:.1f} %" if group.answered else "–"
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+def _mean(group: Group, name: str) -> str:
+    mean = group.mean(name)
+    return "–" if mean is None else f"{mean:.2f}"
