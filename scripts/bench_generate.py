@@ -156,7 +156,9 @@ def only_answer(name: str, count: int) -> None:
                 row = {"prompt": f"El número {number} es", "english": f"The number {number} is"}
                 file.write(json.dumps(row) + "\n")
         output = Path(folder) / "answers.jsonl"
-        generate_file(model, open_rows(path), output, settings={}, max_new_tokens=1)
+        generate_file(
+            model, open_rows(path), output, settings={}, max_batch_tokens=512, max_new_tokens=1
+        )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 

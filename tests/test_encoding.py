@@ -120,7 +120,7 @@ def aligner():
 
 def answers(tokenizer: Any) -> tuple[list[str], list[list[float]]]:
     """What the tiny model answers and scores, partly steered."""
-    steered = wrap(tiny_model("llama"), tokenizer, aligner(), layer=1)
+    steered = wrap(tiny_model("llama"), tokenizer, aligner(), layer=1, min_match=0.0)
     english = ["The house is big.", None, "We read a book in the evening."]
     return (
         steered.generate(TEXTS, english, max_new_tokens=4, do_sample=False),
@@ -402,7 +402,7 @@ def test_a_single_english_text_belongs_to_a_single_prompt():
 def test_an_empty_english_text_counts_as_none(nothing):
     pairs = Pairs.resolve(["La casa", "Hola"], [nothing, "Hello"])
     assert pairs.english == [None, "Hello"]
-    steered = wrap(tiny_model("llama"), tiny_tokenizer(), aligner(), layer=1)
+    steered = wrap(tiny_model("llama"), tiny_tokenizer(), aligner(), layer=1, min_match=0.0)
     scores = steered.score(["La casa"], ["si", "no"], [nothing])
     assert scores == steered.score(["La casa"], ["si", "no"])
     assert scores != steered.score(["La casa"], ["si", "no"], ["The house"])
@@ -692,8 +692,8 @@ def test_an_unknown_architecture_works_with_layers_path(hooks):
     assert torch.equal(fitted[1].means, aligner()[1].means)
     assert "layers_path" in refusal(wrap, twin(), tokenizer, fitted)
     arguments = (TEXTS[:1], ["si", "no"], ["The house is big."])
-    steered = wrap(twin(), tokenizer, fitted, hooks=hooks, layers_path=path, layer=1)
-    expected = wrap(tiny_model("llama"), tokenizer, aligner(), hooks=hooks, layer=1)
+    steered = wrap(twin(), tokenizer, fitted, hooks=hooks, layers_path=path, layer=1, min_match=0.0)
+    expected = wrap(tiny_model("llama"), tokenizer, aligner(), hooks=hooks, layer=1, min_match=0.0)
     assert steered.score(*arguments) == expected.score(*arguments)
     assert steered.score(*arguments) != steered.score(*arguments[:2])
 

@@ -88,7 +88,7 @@ def test_a_question_is_steered_by_its_english_source_or_else_the_english_prompt(
 def test_a_real_model_ranks_as_it_scores_in_batches_of_any_size(size):
     model, tokenizer = tiny_model("llama"), tiny_tokenizer()
     aligner = fit_aligner(model, tokenizer, ParallelCorpus.bundled(["en", "es"], limit=30), [1, 2])
-    steered = wrap(model, tokenizer, aligner, layers=[1, 2])
+    steered = wrap(model, tokenizer, aligner, layers=[1, 2], min_match=0.0)
     spanish, english = (list(facts(code).values())[::9] for code in ("es", "en"))
     assert len(spanish) > 9
     scores = rank(steered, spanish, english, batch_size=size)
@@ -500,7 +500,7 @@ def test_the_page_of_the_demo_shows_the_numbers_of_the_report(demo):
 def test_the_accuracies_of_the_demo_are_those_of_the_model(demo, model_folder, small_corpus):
     model, tokenizer = load_model(model_folder)
     aligner = fit_aligner(model, tokenizer, small_corpus, [1, 2])
-    steered = wrap(model, tokenizer, aligner, layers=[1, 2])
+    steered = wrap(model, tokenizer, aligner, layers=[1, 2], min_match=0.0)
     english = _questions("en", FACTS)
 
     def share(language: str, sources: list[str] | None = None) -> float:

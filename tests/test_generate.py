@@ -147,7 +147,9 @@ def test_a_prefill_that_is_not_one_pass_is_refused(hooks: str, option: dict[str,
 @pytest.mark.parametrize("bos", [True, False])
 def test_prompts_of_one_token_are_taken(bos: bool) -> None:
     tokenizer = tiny_tokenizer(bos=bos)
-    model = carot.wrap(tiny_model("llama"), tokenizer, aligner_of("llama"), layer=1, theta=1.0)
+    model = carot.wrap(
+        tiny_model("llama"), tokenizer, aligner_of("llama"), layer=1, theta=1.0, min_match=0.0
+    )
     moved, plain = (logits(model, ["a", "La luna"], e) for e in (["the", "The moon"], None))
     # Without BOS the one token is the first, which is never content.
     assert torch.equal(moved[:, 0], plain[:, 0]) is not bos
@@ -156,7 +158,12 @@ def test_prompts_of_one_token_are_taken(bos: bool) -> None:
 
 def test_a_tokenizer_without_pad_token_warns_and_gives_the_same_results() -> None:
     padless = carot.wrap(
-        tiny_model("llama"), tiny_tokenizer(pad=False), aligner_of("llama"), layer=1, theta=1.0
+        tiny_model("llama"),
+        tiny_tokenizer(pad=False),
+        aligner_of("llama"),
+        layer=1,
+        theta=1.0,
+        min_match=0.0,
     )
     with pytest.warns(UserWarning, match="no pad token"):
         actual = logits(padless, PROMPTS, ENGLISH)
@@ -200,7 +207,9 @@ def test_a_chat_template_is_steered_in_its_user_turn_only() -> None:
     tokenizer.chat_template = (
         "<bos>{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]"
     )
-    model = carot.wrap(tiny_model("llama"), tokenizer, aligner_of("llama"), layer=1, theta=1.0)
+    model = carot.wrap(
+        tiny_model("llama"), tokenizer, aligner_of("llama"), layer=1, theta=1.0, min_match=0.0
+    )
 
     def chat(text: str) -> str:
         messages = [{"role": "user", "content": f"§{text}§"}]

@@ -165,7 +165,9 @@ def test_the_wrapped_model_and_its_tokenizer_stay_as_they_were(name: str, hooks:
     batch = encode(tokenizer, PROMPTS)
     with torch.no_grad():
         before, marks = model(**batch.model_inputs()).logits, footprint(model)
-    wrapped = carot.wrap(model, tokenizer, aligner_of(name), layer=LAYER, hooks=hooks)
+    wrapped = carot.wrap(
+        model, tokenizer, aligner_of(name), layer=LAYER, hooks=hooks, min_match=0.0
+    )
     wrapped.generate(PROMPTS, ENGLISH, max_new_tokens=2)
     wrapped.score(PROMPTS, ["uno", "dos"], ENGLISH)
     wrapped.align(PROMPTS[0], ENGLISH[0])
@@ -180,7 +182,9 @@ def test_half_precision_models_are_steered_in_their_own_dtype(dtype: torch.dtype
     import copy
 
     model = copy.deepcopy(tiny_model("llama")).to(dtype)
-    wrapped = carot.wrap(model, tiny_tokenizer(), aligner_of("llama"), layer=LAYER, theta=1.0)
+    wrapped = carot.wrap(
+        model, tiny_tokenizer(), aligner_of("llama"), layer=LAYER, theta=1.0, min_match=0.0
+    )
     actual = logits(wrapped, PROMPTS, ENGLISH)[0]
     assert actual.dtype == dtype or actual.dtype == torch.float32
     expected = logits(steered("llama"), PROMPTS, ENGLISH)[0]
@@ -200,7 +204,13 @@ def test_a_model_dispatched_by_accelerate_is_steered_the_same() -> None:
     )
     for hooks in ("nnsight", "torch"):
         wrapped = carot.wrap(
-            model, tiny_tokenizer(), aligner_of("llama"), layer=LAYER, hooks=hooks, theta=1.0
+            model,
+            tiny_tokenizer(),
+            aligner_of("llama"),
+            layer=LAYER,
+            hooks=hooks,
+            theta=1.0,
+            min_match=0.0,
         )
         expected = logits(steered("llama"), PROMPTS, ENGLISH)
         assert torch.allclose(logits(wrapped, PROMPTS, ENGLISH), expected, atol=1e-5)
@@ -215,7 +225,9 @@ def test_a_model_whose_weights_are_offloaded_is_steered_the_same(hooks: str) -> 
     model = cpu_offload(copy.deepcopy(tiny_model("llama")), execution_device=torch.device("cpu"))
     assert next(model.parameters()).is_meta
     fitted = carot.fit_aligner(model, tiny_tokenizer(), corpus(), layers=[LAYER])
-    wrapped = carot.wrap(model, tiny_tokenizer(), fitted, layer=LAYER, hooks=hooks, theta=1.0)
+    wrapped = carot.wrap(
+        model, tiny_tokenizer(), fitted, layer=LAYER, hooks=hooks, theta=1.0, min_match=0.0
+    )
     expected = logits(steered("llama"), PROMPTS, ENGLISH)
     assert torch.allclose(logits(wrapped, PROMPTS, ENGLISH), expected, atol=1e-4)
 
@@ -225,7 +237,9 @@ def test_a_model_on_the_gpu_is_steered_as_on_the_cpu() -> None:
     import copy
 
     model = copy.deepcopy(tiny_model("llama")).to("cuda")
-    wrapped = carot.wrap(model, tiny_tokenizer(), aligner_of("llama"), layers=[1, 2], theta=1.0)
+    wrapped = carot.wrap(
+        model, tiny_tokenizer(), aligner_of("llama"), layers=[1, 2], theta=1.0, min_match=0.0
+    )
     expected = logits(steered("llama", layers=[1, 2]), PROMPTS, ENGLISH)
     assert torch.allclose(logits(wrapped, PROMPTS, ENGLISH).cpu(), expected, atol=1e-2)
 
@@ -239,7 +253,13 @@ def test_adapters_are_steered_and_their_base_model_stays(hooks: str) -> None:
     config = peft.LoraConfig(r=2, target_modules=["q_proj", "up_proj"])
     adapted = peft.get_peft_model(base, config).eval()
     fresh = carot.wrap(
-        adapted, tiny_tokenizer(), aligner_of("llama"), layer=LAYER, hooks=hooks, theta=1.0
+        adapted,
+        tiny_tokenizer(),
+        aligner_of("llama"),
+        layer=LAYER,
+        hooks=hooks,
+        theta=1.0,
+        min_match=0.0,
     )
     expected = logits(steered("llama"), PROMPTS, ENGLISH)
     assert torch.allclose(logits(fresh, PROMPTS, ENGLISH), expected, atol=1e-5)
