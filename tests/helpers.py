@@ -28,6 +28,19 @@ ENGLISH = [
 ]
 LAYER = 1
 
+ANSWER_KEYS = [
+    "id",
+    "language",
+    "prompt",
+    "english",
+    "answer",
+    "steered",
+    "reason",
+    "match",
+    "interpolation",
+]
+"""Of a row of an answered file, in order."""
+
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 both_backends = pytest.mark.parametrize("hooks", ["nnsight", "torch"])
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from helpers import ANSWER_KEYS
 from tiny import ARCHITECTURES, SIZES, corpus, tiny_model, tiny_tokenizer
 from transformers.utils import logging
 
@@ -26,17 +27,6 @@ from carot.models import fit_aligner, load_model, wrap
 
 SOURCES = Path(carot.cli.__file__).parent.glob("*.py")
 COMMANDS = sorted(path.stem for path in SOURCES if path.stem not in ("__init__", "options"))
-KEYS = [
-    "id",
-    "language",
-    "prompt",
-    "english",
-    "answer",
-    "steered",
-    "reason",
-    "match",
-    "interpolation",
-]
 ROWS = [
     {"id": "c", "prompt": "La casa es grande.", "english": "The house is big."},
     {"id": "a", "prompt": "Мы читаем книгу."},
@@ -249,7 +239,7 @@ def generated(files: Files, source: Path, *options: object) -> list[dict[str, An
 
 def test_generate_answers_each_row_in_order_and_steers_those_with_english(files, prompts):
     rows = generated(files, prompts, "--max-new-tokens", 12, "--batch-size", 2, "--layer", 1)
-    assert [list(row) for row in rows] == [KEYS] * len(ROWS)
+    assert [list(row) for row in rows] == [ANSWER_KEYS] * len(ROWS)
     assert [row["id"] for row in rows] == ["c", "a", 7, "b", "d"]
     assert [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     assert [row["steered"] for row in rows] == [True, False, False, True, True]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import refusal
+from helpers import ANSWER_KEYS, refusal
 from tiny import corpus, tiny_model, tiny_tokenizer
 
 from carot.errors import CarotError
@@ -32,17 +32,6 @@ ROWS = [
     {"id": "b", "prompt": 'Dice "hola"\ny se va.', "english": "He says hello\nand leaves."},
     {"id": 3, "prompt": "Hola"},
     {"id": "c", "prompt": "Llueve\u2028mucho.", "english": "It rains."},
-]
-KEYS = [
-    "id",
-    "language",
-    "prompt",
-    "english",
-    "answer",
-    "steered",
-    "reason",
-    "match",
-    "interpolation",
 ]
 SETTINGS = {"model": "tiny", "layers": [1, 2], "theta": 0.5}
 WIDEST_FIRST = sorted(
@@ -112,7 +101,7 @@ def whole(tmp_path_factory) -> bytes:
 def test_answers_stand_in_the_order_of_the_rows(output):
     assert answer(Echo(), output) == output
     rows = [json.loads(line) for line in output.read_text("utf-8").split("\n")[:-1]]
-    assert [list(row) for row in rows] == [KEYS] * len(ROWS)
+    assert [list(row) for row in rows] == [ANSWER_KEYS] * len(ROWS)
     assert [row["id"] for row in rows] == ["z", "a", 7, "猫", "b", 3, "c"]
     assert [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     assert rows[0]["answer"] == "La casa es grande. | The house is big. é"

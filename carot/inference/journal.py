@@ -63,7 +63,7 @@ class RowJournal:
                 path.unlink()
             write_atomically(self.settings_file, json.dumps(begun) + "\n")
             write_atomically(self.shard, "")
-        self._look()
+        self._look(self._shards())
 
     def _shards(self) -> list[Path]:
         others = self.partial.parent.glob(f"{self.partial.name}.*")
@@ -86,9 +86,9 @@ class RowJournal:
                 size -= step
             file.truncate(size)
 
-    def _look(self) -> None:
-        """Take in the whole lines that were added to the shards."""
-        for path in self._shards():
+    def _look(self, shards: Iterable[Path]) -> None:
+        """Take in the whole lines that were added to some shards."""
+        for path in shards:
             number = list(self._read).index(path) if path in self._read else len(self._read)
             offset = self._read.setdefault(path, 0)
             with path.open("rb") as file:
@@ -114,7 +114,7 @@ class RowJournal:
         lines = "".join(f"{at}\t{json.dumps(row, ensure_ascii=False)}\n" for at, row in rows)
         with self.shard.open("ab") as file:
             file.write(lines.encode("utf-8"))
-        self._look()
+        self._look([self.shard])
 
     def finish(self, total: int) -> None:
         """Put the rows in order and give the output its name; the main process does so for all."""
@@ -122,7 +122,7 @@ class RowJournal:
             return
         while not all(map(self.has, range(total))):
             time.sleep(PAUSE)
-            self._look()
+            self._look(self._shards())
         beside = self.output.with_name(f".{self.output.name}.{os.getpid()}")
         files: list[BinaryIO] = []
         try:

@@ -414,13 +414,13 @@ class CarotModel:
         if states is None:
             yield
             return
-        seen: dict[int, Seen] = {}
+        seen: dict[int, Seen] | None = {} if self.min_match else None
         with observed_calls(self.anatomy, special_ids(self.tokenizer)) as call:
 
             def edit(index: int, output: Any) -> Any:
                 if not call.is_prefill:
                     return None
-                if index == self.layers[0]:
+                if seen and index == self.layers[0]:
                     seen.clear()
                 mask = call.content_mask_of(len(given))
                 hidden = hooks.states_of(output)

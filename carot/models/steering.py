@@ -233,10 +233,11 @@ class Steerer:
         """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
         if english is None:
             return self.backend.plain(call)
-        alignments: dict[int, Seen] = {} if seen is None else seen
+        if seen is None and self.min_match:
+            seen = {}
 
         def edit(layer: int, hidden: Tensor) -> Tensor:
-            return self.edit(layer, hidden, batch.content_mask, english, alignments)
+            return self.edit(layer, hidden, batch.content_mask, english, seen)
 
         return self.backend.replace(self.modules, edit, call)
 
@@ -246,7 +247,7 @@ class Steerer:
         hidden: Tensor,
         content_mask: Tensor,
         english: EnglishStates,
-        seen: dict[int, Seen],
+        seen: dict[int, Seen] | None = None,
     ) -> Tensor:
         """Return the new states of a prefill at one layer.
 
@@ -262,8 +263,9 @@ class Steerer:
         english : EnglishStates
             Of the rows that are steered; the others come back untouched, and so do those that match
             too little at the first layer.
-        seen : dict of int to Seen
-            What was seen in this prefill at the layers before; takes what is seen here.
+        seen : dict of int to Seen, optional
+            What was seen in this prefill at the layers before; takes what is seen here. Without it
+            no match is measured.
         """
         repeats = hidden.shape[0] // content_mask.shape[0]
         length = content_mask.shape[1]
@@ -276,10 +278,13 @@ class Steerer:
             english.batch.content_mask,
             content_mask.to(hidden.device)[rows],
         )
-        match = seen[min(seen)].match if seen else match_quality(*sides)
         alignment = self.method[layer](*sides)
-        seen[layer] = Seen(alignment, match)
-        kept = match.to(hidden.device) >= self.min_match if self.needs_source else slice(None)
+        kept: Tensor | slice = slice(None)
+        if seen is not None:
+            match = seen[min(seen)].match if seen else match_quality(*sides)
+            seen[layer] = Seen(alignment, match)
+            if self.needs_source:
+                kept = match.to(hidden.device) >= self.min_match
         new = hidden.clone()
         for repeat in range(repeats):
             new[rows[kept] * repeats + repeat, :length] = alignment.hidden[kept]

@@ -10,6 +10,7 @@ from torch import nn
 from carot.alignment import Aligner
 from carot.errors import CarotError
 from carot.interventions import Intervention, Method, make_method, method_settings
+from carot.languages import detectable
 from carot.models.anatomy import dissect
 from carot.models.carot_model import CarotModel
 from carot.models.pairs import Translate
@@ -124,7 +125,6 @@ def _translate(
     aligner: Aligner,
 ) -> Translate | None:
     """Return what fills in missing English; None without a pivot."""
-    from carot.languages import detectable
     from carot.pivots import open_pivot, translate_missing  # they use models themselves
 
     opened = open_pivot(pivot, model, tokenizer) if isinstance(pivot, str) else pivot

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from carot.errors import CarotError
-from carot.evaluation.fidelity import LanguageIdentifier
 from carot.evaluation.text_metrics import first_line
 from carot.interventions import ENGLISH
+from carot.languages import LanguageIdentifier
 
 
 @dataclass(frozen=True)
