@@ -29,9 +29,10 @@ from carot.training.preferences import Comparison, dco_comparisons, read_items
 
 def trl_batch(model: Any, tokenizer: Any, rows: list[Comparison], folder: str) -> tuple[Any, Any]:
     """A trainer of TRL and its batch: every side of every row is a preference pair."""
+    columns = ("prompt", "chosen", "rejected")
     data = Dataset.from_list(
         [
-            {"prompt": side.prompt, "chosen": f" {side.winner}", "rejected": f" {side.loser}"}
+            dict(zip(columns, (side.prompt, *(f" {text}" for text in side.responses)), strict=True))
             for row in rows
             for side in row.sides
         ]

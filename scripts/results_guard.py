@@ -18,7 +18,6 @@ import carot
 from carot.evaluation import RankingItem, accuracy, best, rank
 from carot.evaluation.questions import draw_questions
 from carot.evaluation.tasks import get_task
-from carot.models.wrapping import guard_of
 from carot.progress import track
 
 ENGLISH = "en"
@@ -75,9 +74,7 @@ def main() -> None:
     }
     english, wrong = asked[ENGLISH], shuffled(asked[ENGLISH])
     first = models["all"].layers[0]
-    table = Table(
-        title=f"{options.facts} facts, match {guard_of(aligner, first):.3f} at layer {first}, in %"
-    )
+    table = Table(title=f"{options.facts} facts, the guard of layer {first}, in %")
     columns = ("", "kept", "turned off", "none", "true", "true, guard", "wrong", "wrong, guard")
     for column in columns:
         table.add_column(column, justify="right" if column else "left")

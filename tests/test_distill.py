@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from helpers import refusal
 
+from carot.alignment import Guard
 from carot.training.distill import distil
 
 SPANISH = "La capital de Francia es una ciudad muy grande."
@@ -64,6 +65,13 @@ def test_what_is_not_asked_for_leaves_nothing_out() -> None:
     made = distil(ANSWERS, faithful=False)
     assert [kept["id"] for kept in made.rows] == [0, 1, 2, 6, 7]
     assert "\n" in made.rows[3]["response"]
+
+
+def test_a_guard_asks_of_each_language_its_own_match() -> None:
+    guard = Guard(0.9, {"es": 0.5})
+    kept = [row["id"] for row in distil(ANSWERS, min_match=guard, one_line=True).rows]
+    assert kept == [row["id"] for row in distil(ANSWERS, min_match=0.5, one_line=True).rows]
+    assert "match too low" in refusal(distil, ANSWERS[:1], min_match=Guard(0.5, {"es": 0.9}))
 
 
 def test_nothing_left_is_refused() -> None:

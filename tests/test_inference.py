@@ -19,6 +19,7 @@ import torch
 from helpers import ANSWER_KEYS, refusal
 from tiny import corpus, tiny_model, tiny_tokenizer
 
+from carot.alignment import Guard
 from carot.errors import CarotError
 from carot.inference import Columns, Processes, generate_file, open_rows
 from carot.inference.rows import Rows
@@ -48,7 +49,7 @@ class Echo:
         self.breaks_at, self.by = breaks_at, by
         self.calls: list[dict[str, Any]] = []
 
-    min_match = 0.0
+    guard = Guard(0.0)
     tokenizer = None
 
     def check(self, prompts: list[str], english: Any = None, **_: Any) -> list[tuple[int, int]]:
@@ -261,7 +262,7 @@ def test_a_real_model_gives_the_same_file_whether_interrupted_or_not(tmp_path):
     steered = wrap(model, tokenizer, fit_aligner(model, tokenizer, corpus(), [1, 2]), layer=1)
 
     class Interrupted(Echo):
-        aligner, min_match, tokenizer = steered.aligner, steered.min_match, steered.tokenizer
+        aligner, guard, tokenizer = steered.aligner, steered.guard, steered.tokenizer
         check = steered.check
 
         def generate(self, *arguments, **options):

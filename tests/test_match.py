@@ -21,6 +21,7 @@ from tiny import corpus, tiny_model, tiny_tokenizer
 
 import carot
 from carot.alignment import Aligner, Guard, match_quality
+from carot.alignment.match import LEAST_PAIRS
 
 
 def states(seed: int, tokens: int, batch: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,12 +128,65 @@ def test_calls_inside_intervene_are_guarded_too() -> None:
 
 
 def test_a_guard_keeps_the_share_that_is_asked_for() -> None:
-    true, wrong = [0.1 * step for step in range(1, 11)], [0.05, 0.15, 0.25, 0.35]
+    true = [("es", 0.1 * step) for step in range(1, 11)]
+    wrong = [("es", match) for match in (0.05, 0.15, 0.25, 0.35)]
     guard = Guard.calibrate(true, wrong, keep=0.8)
-    assert guard == Guard(pytest.approx(0.2), kept=0.9, refused=0.5, pairs=10)
+    assert guard == Guard(pytest.approx(0.2), {}, kept=0.9, refused=0.5, pairs=10)
     assert Guard.calibrate(true, wrong, keep=1.0).kept == 1
+    assert str(guard) == "0.200"
     assert "keep is 0" in refusal(Guard.calibrate, true, wrong, keep=0)
     assert "no pair" in refusal(Guard.calibrate, [], wrong)
+
+
+def test_a_language_with_enough_pairs_has_a_threshold_of_its_own() -> None:
+    high = [("es", 0.5 + 0.001 * step) for step in range(LEAST_PAIRS)]
+    low = [("tr", 0.2 + 0.001 * step) for step in range(LEAST_PAIRS)]
+    few = [("ru", 0.01)] * (LEAST_PAIRS - 1)
+    guard = Guard.calibrate([*high, *low, *few], [("es", 0.4), ("tr", 0.4)], keep=0.9)
+    assert guard.languages == {"es": pytest.approx(0.504), "tr": pytest.approx(0.204)}
+    assert (guard.of("es"), guard.of("ru")) == (guard.languages["es"], guard.threshold)
+    assert guard.threshold == 0.01
+    assert (guard.refused, guard.pairs) == (0.5, 3 * LEAST_PAIRS - 1)
+    assert guard.kept == pytest.approx((3 * LEAST_PAIRS - 9) / (3 * LEAST_PAIRS - 1), abs=0.01)
+    assert str(guard) == "0.204 to 0.504, by language"
+
+
+def test_states_say_which_language_a_prompt_is_in() -> None:
+    aligner = aligner_of("llama")
+    fitted = aligner[LAYER]
+    for place in range(len(aligner.languages)):
+        near = fitted.means[place] + 1e-3 * torch.randn(5, 32).to(fitted.means.dtype)
+        assert fitted.nearest_language(near).tolist() == [place] * 5
+
+
+@both_backends
+def test_each_row_is_judged_by_the_threshold_of_its_language(hooks: str) -> None:
+    languages = aligner_of("llama").languages
+    _, how = steered("llama", hooks).generate(
+        PROMPTS, ENGLISH, return_steering=True, max_new_tokens=1
+    )
+
+    def kept(refused: list[str]) -> list[bool]:
+        guard = Guard(0.0, {name: float(name in refused) for name in languages})
+        _, rows = steered("llama", hooks, min_match=guard).generate(
+            PROMPTS, ENGLISH, return_steering=True, max_new_tokens=1
+        )
+        return [row.steered for row in rows]
+
+    assert all(row.steered for row in how)
+    assert not any(kept(languages))
+    alone = [kept([name]) for name in languages]
+    # Each prompt is near to one language, and is refused with that one only.
+    assert all([*column].count(False) == 1 for column in zip(*alone, strict=True))
+    texts = {name: corpus()[name][:8] for name in ("es", "ru")}
+    for name, prompts in texts.items():
+        guard = Guard(0.0, {name: 1.0})
+        _, rows = steered("llama", hooks, min_match=guard).generate(
+            list(prompts), corpus()["en"][:8], return_steering=True, max_new_tokens=1
+        )
+        assert sum(not row.steered for row in rows) >= 7
+        assert rows[0].reason is not None
+        assert rows[0].reason.endswith("below 1.00")
 
 
 def test_the_guard_is_calibrated_on_fitting_kept_with_the_aligner_and_used(tmp_path: Path) -> None:
@@ -140,13 +194,13 @@ def test_the_guard_is_calibrated_on_fitting_kept_with_the_aligner_and_used(tmp_p
     assert set(aligner.guards) == set(aligner)
     for guard in aligner.guards.values():
         assert guard.kept >= 0.95
-        assert guard.pairs == min(256, len(corpus()) * (len(corpus().languages) - 1))
+        assert guard.pairs == len(corpus()) * (len(corpus().languages) - 1)
     aligner.save_pretrained(tmp_path)
     assert Aligner.from_pretrained(tmp_path).guards == aligner.guards
     wrapped = carot.wrap(tiny_model("llama"), tiny_tokenizer(), aligner, layers=[2, LAYER])
-    assert wrapped.min_match == aligner.guards[LAYER].threshold
+    assert wrapped.guard == aligner.guards[LAYER]
     without = Aligner(aligner.layers, aligner.languages, aligner.model)
-    assert carot.wrap(tiny_model("llama"), tiny_tokenizer(), without).min_match == 0
+    assert carot.wrap(tiny_model("llama"), tiny_tokenizer(), without).guard == Guard(0.0)
     assert "min_match is 2" in refusal(steered, "llama", min_match=2)
 
 

@@ -66,7 +66,7 @@ def trained_tables(beta: float, gammas: tuple[float, float], steps: int = 4000) 
         policy = logits.log_softmax(-1)
         offset = (reference[:, pairs[:, 0]] - reference[:, pairs[:, 1]]).T
         change = (policy[:, pairs[:, 0]] - policy[:, pairs[:, 1]]).T - offset
-        loss = dco_loss(change, offset, beta, gamma, "absolute")
+        loss = dco_loss(change, offset, beta, gamma, "absolute").mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -99,9 +99,9 @@ def test_dco_by_hand() -> None:
     offset = torch.tensor([[1.0, 3.0], [-1.0, 0.5]])
     gamma = torch.tensor([[2.0, 0.5], [2.0, 0.5]])
     # Row 1: |0.5 - 2 * 3| + |-1 - 0.5 * 1| = 7; row 2: |0 - 2 * 0.5| + |2 + 0.5 * 1| = 3.5.
-    assert float(dco_loss(change, offset, 1.0, gamma, "absolute")) == pytest.approx(5.25)
-    squared = (5.5**2 + 1.5**2 + 1.0 + 2.5**2) / 2
-    assert float(dco_loss(change, offset, 1.0, gamma, "squared")) == pytest.approx(squared)
+    assert dco_loss(change, offset, 1.0, gamma, "absolute").tolist() == pytest.approx([7, 3.5])
+    squares = [5.5**2 + 1.5**2, 1.0 + 2.5**2]
+    assert dco_loss(change, offset, 1.0, gamma, "squared").tolist() == pytest.approx(squares)
 
 
 def test_swapping_languages_with_their_gammas_changes_nothing() -> None:
@@ -109,15 +109,17 @@ def test_swapping_languages_with_their_gammas_changes_nothing() -> None:
     change, offset, gamma = torch.randn(3, 6, 2, generator=generator)
     there = dco_loss(change, offset, 1.5, gamma, "absolute")
     swapped = dco_loss(change.flip(-1), offset.flip(-1), 1.5, gamma.flip(-1), "absolute")
-    assert float(there) == pytest.approx(float(swapped))
+    assert torch.allclose(there, swapped)
     # Winner and loser swapped: both D and off change their sign.
-    assert float(dco_loss(-change, -offset, 1.5, gamma, "absolute")) == pytest.approx(float(there))
+    assert torch.allclose(dco_loss(-change, -offset, 1.5, gamma, "absolute"), there)
 
 
-def encoded(sides: int, count: int = 3) -> list[EncodedComparison]:
+def encoded(sides: int, count: int = 3, candidates: int = 2) -> list[EncodedComparison]:
     tokenizer = tiny_tokenizer()
     rows = []
-    comparisons = dco_comparisons(ITEMS, seed=1) if sides == 2 else gold_comparisons(ITEMS, seed=1)
+    comparisons = gold_comparisons(ITEMS, seed=1)
+    if sides == 2:
+        comparisons = dco_comparisons(ITEMS, candidates=candidates, seed=1)
     for number, row in enumerate(comparisons[:count]):
         made = [
             encode_instruction(
@@ -128,7 +130,7 @@ def encoded(sides: int, count: int = 3) -> list[EncodedComparison]:
                 max_length=64,
             )
             for side in row.sides
-            for text in (side.winner, side.loser)
+            for text in side.responses
         ]
         languages = tuple(side.language for side in row.sides)
         values = tuple(-3.0 - 0.3 * n for n in range(len(made)))
@@ -159,10 +161,17 @@ def test_response_log_probs_are_those_of_a_plain_forward(reduction: Any) -> None
             assert value == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("objective", [Dco(1.0, GAMMAS), Dpo()])
-def test_a_loss_is_the_mean_over_its_rows_whatever_their_padding(objective: Any) -> None:
+@pytest.mark.parametrize(
+    ("objective", "rows"),
+    [
+        (Dco(1.0, GAMMAS), encoded(2)),
+        (Dco(1.0, GAMMAS), [*encoded(2, 1), *encoded(2, 2, candidates=4)]),
+        (Dpo(), encoded(1)),
+    ],
+    ids=["dco", "dco with 2 and 4 candidates", "dpo"],
+)
+def test_a_loss_is_the_mean_over_its_rows_whatever_their_padding(objective: Any, rows: Any) -> None:
     anatomy = dissect(tiny_model("llama"))
-    rows = encoded(2 if objective.name == "dco" else 1)
     with torch.no_grad():
         together = float(objective.loss(anatomy, collated(rows)))
         alone = [float(objective.loss(anatomy, collated([row]))) for row in rows]
@@ -180,6 +189,22 @@ def test_gammas_go_with_their_languages() -> None:
             for side, (here, there) in enumerate([comparison.languages, comparison.languages[::-1]])
         ) / len(rows)
         assert float(Dco(1.0, GAMMAS).loss(anatomy, batch)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_two_candidates_of_a_question_are_compared() -> None:
+    anatomy, [comparison] = dissect(tiny_model("llama")), encoded(2, 1, candidates=4)
+    here, there = comparison.languages
+    with torch.no_grad():
+        sums = response_log_probs(anatomy, collated([comparison])).reshape(2, 4)
+        found = float(Dco(1.5, GAMMAS).loss(anatomy, collated([comparison])))
+    reference = torch.tensor(comparison.reference).reshape(2, 4)
+    terms = []
+    for winner, loser in combinations(range(4), 2):
+        offset = reference[:, winner] - reference[:, loser]
+        change = sums[:, winner] - sums[:, loser] - offset
+        terms.append(abs(1.5 * change[0] - GAMMAS[here, there] * offset[1]))
+        terms[-1] += abs(1.5 * change[1] - GAMMAS[there, here] * offset[0])
+    assert found == pytest.approx(float(sum(terms)) / 6, rel=1e-5)
 
 
 def test_dpo_is_trl_s_loss(tmp_path: Path) -> None:
@@ -269,8 +294,8 @@ def test_both_languages_have_the_same_two_candidates() -> None:
     assert len(rows) == 3 * len(ITEMS)
     for row in rows:
         (first, second) = row.sides
-        assert (first.winner, first.loser) == (second.winner, second.loser)
-        assert first.winner != first.loser
+        assert first.responses == second.responses
+        assert len(set(first.responses)) == 2
         assert first.prompt == f"{first.language} question {row.id} is"
     drawn = dco_comparisons(ITEMS, seed=3)
     assert len(drawn) == len(ITEMS)
@@ -279,13 +304,21 @@ def test_both_languages_have_the_same_two_candidates() -> None:
     assert drawn != dco_comparisons(ITEMS, seed=4)
 
 
+@pytest.mark.parametrize(("asked", "drawn"), [(3, 3), (9, 4)])
+def test_as_many_candidates_are_drawn_as_there_are(asked: int, drawn: int) -> None:
+    for row in dco_comparisons(ITEMS, candidates=asked):
+        first, second = row.sides
+        assert first.responses == second.responses
+        assert len(set(first.responses)) == drawn
+
+
 def test_the_right_answer_wins_in_each_language() -> None:
     rows = gold_comparisons(ITEMS)
     assert len(rows) == 3 * len(ITEMS)
     for row in rows:
         (side,) = row.sides
-        assert side.winner == ITEMS[row.id][side.language].candidates[int(row.id) % 4]
-        assert side.winner != side.loser
+        assert side.responses[0] == ITEMS[row.id][side.language].candidates[int(row.id) % 4]
+        assert len(set(side.responses)) == 2
 
 
 def test_the_answer_of_most_languages_wins_and_ties_are_counted() -> None:
@@ -294,7 +327,7 @@ def test_the_answer_of_most_languages_wins_and_ties_are_counted() -> None:
     vote = calm_comparisons(ITEMS, answers)
     assert vote.ties == 1
     assert Counter(row.id for row in vote.comparisons) == dict.fromkeys(set(ITEMS) - {"3"}, 3)
-    assert all(row.sides[0].winner == f"c{row.id}" for row in vote.comparisons)
+    assert all(row.sides[0].responses[0] == f"c{row.id}" for row in vote.comparisons)
     two = {
         key: {language: item[language] for language in ("en", "es")} for key, item in ITEMS.items()
     }

@@ -15,6 +15,7 @@ import torch
 from helpers import steered
 
 from carot import AlignmentView
+from carot.alignment import Guard
 from carot.reporting import heatmap_html
 from carot.reporting.answers import count_answers, report_run
 from carot.reporting.run_report import write_run_report
@@ -54,7 +55,7 @@ ROWS = [
 
 
 def page_of(rows: list[dict[str, Any]], folder: Path, **options: Any) -> str:
-    given = {"title": "run", "settings": {"model": "<m>"}, "threshold": 0.19, "seconds": 2.0}
+    given = {"title": "run", "settings": {"model": "<m>"}, "guard": Guard(0.19), "seconds": 2.0}
     write_run_report(summarise_run(rows), folder / "page.html", **given | options)
     return (folder / "page.html").read_text("utf-8")
 
@@ -206,7 +207,7 @@ def test_each_table_has_headers_and_texts_go_in_their_own_direction(tmp_path: Pa
 
 
 def test_the_threshold_is_drawn_and_told_in_each_histogram(tmp_path: Path) -> None:
-    found = checked(page_of(ROWS, tmp_path, threshold=0.25))
+    found = checked(page_of(ROWS, tmp_path, guard=Guard(0.25)))
     histograms = found.all("svg")
     assert len(histograms) == 3  # Spanish, Arabic, all
     assert [attrs["role"] for attrs in histograms] == ["img"] * 3
@@ -218,7 +219,15 @@ def test_the_threshold_is_drawn_and_told_in_each_histogram(tmp_path: Path) -> No
     at = str(float(histograms[0]["width"] or 0) * 0.25)
     assert [(attrs["x1"], attrs["x2"]) for attrs in found.all("line")] == [(at, at)] * 3
     assert len(found.all("rect")) == 2 + 1 + 3
-    assert not checked(page_of(ROWS, tmp_path, threshold=None)).all("line")
+    assert not checked(page_of(ROWS, tmp_path, guard=Guard(0.0))).all("line")
+
+
+def test_each_language_has_its_own_threshold(tmp_path: Path) -> None:
+    found = checked(page_of(ROWS, tmp_path, guard=Guard(0.2, {"es": 0.3})))
+    labels = [attrs["aria-label"] or "" for attrs in found.all("svg")]
+    said = [label.partition("the least that was steered: ")[2] for label in labels]
+    assert said == ["0.30", "0.20", ""]  # Spanish, Arabic, all
+    assert len(found.all("line")) == 2
 
 
 @pytest.mark.parametrize(

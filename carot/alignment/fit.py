@@ -19,7 +19,7 @@ RELATIVE_EIGENVALUE = 1e-5
 """Directions of Cov(E(x)) below this share of the largest eigenvalue are left out of W (paper)."""
 
 
-def sentence_vectors(hidden: Tensor, mask: Tensor) -> Tensor:
+def sentence_vectors(hidden: Tensor, mask: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
     """Weighted means of token states, later tokens weighing more (arXiv 2609.06381).
 
     ``x = sum_t w_t h_t`` over the content tokens, ``w_t = t / sum(t)``, t = 1..T.
@@ -30,15 +30,17 @@ def sentence_vectors(hidden: Tensor, mask: Tensor) -> Tensor:
         Shape (B, tokens, d).
     mask : Tensor
         Boolean, shape (B, tokens): the content tokens; at least one in each row.
+    dtype : torch.dtype
+        Of the sums.
 
     Returns
     -------
     Tensor
-        Shape (B, d), float64.
+        Shape (B, d).
     """
-    position = mask.cumsum(-1).masked_fill(~mask, 0).double()  # (B, tokens)
+    position = mask.cumsum(-1).masked_fill(~mask, 0).to(dtype)  # (B, tokens)
     weight = position / position.sum(-1, keepdim=True)
-    states = hidden.double().masked_fill(~mask.unsqueeze(-1), 0)
+    states = hidden.to(dtype).masked_fill(~mask.unsqueeze(-1), 0)
     vectors: Tensor = (weight.unsqueeze(-1) * states).sum(-2)
     return vectors
 

@@ -93,6 +93,26 @@ class LayerAligner:
     whitening: Tensor
     means: Tensor
 
+    def nearest_language(self, vectors: Tensor) -> Tensor:
+        """Return the language whose mean is nearest in the language-specific directions.
+
+        Parameters
+        ----------
+        vectors : Tensor
+            Shape (B, d), sentence vectors (:func:`carot.alignment.sentence_vectors`).
+
+        Returns
+        -------
+        Tensor
+            Shape (B,): rows of ``means``.
+        """
+        seen, means = (
+            (points - self.subspace.bias) @ self.subspace.right.mT
+            for points in (vectors, self.means)
+        )
+        nearest: Tensor = torch.cdist(seen, means).argmin(-1)
+        return nearest
+
     @property
     def hidden_size(self) -> int:
         """The model's hidden size d."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from carot.errors import CarotError
 
 LEAST_COSINE = 0.02
 """What a token without any counterpart counts as; the geometric mean is not 0 for its sake."""
+
+LEAST_PAIRS = 50
+"""True pairs of a language from which on it has a threshold of its own."""
 
 
 def match_quality(
@@ -79,27 +83,50 @@ class Guard:
     ----------
     threshold : float
         Compared with :func:`match_quality`.
-    kept : float
+    languages : mapping of str to float
+        Thresholds of languages that have one of their own.
+    kept : float, optional
         Share of true translations at or above it, where it was calibrated.
-    refused : float
+    refused : float, optional
         Share of wrong ones below it.
     pairs : int
         True translations that it was calibrated on.
     """
 
     threshold: float
-    kept: float
-    refused: float
-    pairs: int
+    languages: Mapping[str, float] = field(default_factory=dict)
+    kept: float | None = None
+    refused: float | None = None
+    pairs: int = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any match is refused."""
+        return max(self.threshold, *self.languages.values(), 0.0) > 0
+
+    def __str__(self) -> str:
+        thresholds = sorted(self.languages.values()) or [self.threshold]
+        lowest, highest = f"{thresholds[0]:.3f}", f"{thresholds[-1]:.3f}"
+        return lowest if lowest == highest else f"{lowest} to {highest}, by language"
+
+    def of(self, language: str) -> float:
+        """Return the threshold of a language."""
+        return self.languages.get(language, self.threshold)
 
     @classmethod
-    def calibrate(cls, true: Sequence[float], wrong: Sequence[float], keep: float = 0.95) -> Guard:
-        """Choose the highest threshold that keeps the share ``keep`` of true translations.
+    def calibrate(
+        cls,
+        true: Sequence[tuple[str, float]],
+        wrong: Sequence[tuple[str, float]],
+        keep: float = 0.95,
+    ) -> Guard:
+        """Choose the highest thresholds that keep the share ``keep`` of true translations.
 
         Parameters
         ----------
-        true, wrong : sequence of float
-            Match of translations, and of texts that are none.
+        true, wrong : sequence of (str, float)
+            Language of the prompt, and match, of translations and of texts that are none. A
+            language with :data:`LEAST_PAIRS` true ones or more has a threshold of its own.
         keep : float
             In (0, 1].
 
@@ -112,11 +139,28 @@ class Guard:
             raise CarotError(f"keep is {keep}; expected a share above 0, up to 1")
         if not true:
             raise CarotError("no pair of prompt and English to calibrate on; expected one at least")
-        sound, other = torch.tensor(true).double(), torch.tensor(wrong).double()
-        threshold = float(sound.quantile(1 - keep, interpolation="lower"))
-        return cls(
-            threshold,
-            kept=float((sound >= threshold).double().mean()),
-            refused=float((other < threshold).double().mean()) if len(other) else 0.0,
-            pairs=len(sound),
+        by_language: dict[str, list[float]] = {}
+        for language, match in true:
+            by_language.setdefault(language, []).append(match)
+        guard = cls(
+            _lowest([match for _, match in true], keep),
+            {
+                language: _lowest(matches, keep)
+                for language, matches in sorted(by_language.items())
+                if len(matches) >= LEAST_PAIRS
+            },
         )
+        passed, stopped = (
+            [match >= guard.of(language) for language, match in pairs] for pairs in (true, wrong)
+        )
+        return replace(
+            guard,
+            kept=sum(passed) / len(passed),
+            refused=1 - sum(stopped) / len(stopped) if stopped else 0.0,
+            pairs=len(true),
+        )
+
+
+def _lowest(matches: list[float], keep: float) -> float:
+    """Return the match that the share ``keep`` of all, or more, reach."""
+    return sorted(matches)[math.floor((1 - keep) * (len(matches) - 1) + 1e-9)]

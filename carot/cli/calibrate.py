@@ -53,6 +53,6 @@ def calibrate(
     calibrated.save_pretrained(aligner)
     for layer, guard in calibrated.guards.items():
         typer.echo(
-            f"layer {layer}: match {guard.threshold:.3f} keeps {guard.kept:.0%} of {guard.pairs} "
-            f"true pairs, refuses {guard.refused:.0%} of wrong ones"
+            f"layer {layer}: match {guard} keeps {guard.kept:.0%} of {guard.pairs} true pairs, "
+            f"refuses {guard.refused:.0%} of wrong ones"
         )

@@ -52,7 +52,7 @@ def distill(
     from carot.errors import CarotError, require_positive
     from carot.files import require_file_or_nothing, write_atomically
     from carot.inference import Processes, generate_file, open_rows
-    from carot.models.wrapping import guard_of
+    from carot.models.wrapping import guard_at
     from carot.pivots import open_pivot
     from carot.training.distill import distil
 
@@ -68,6 +68,7 @@ def distill(
             raise CarotError(
                 f"{input}, row {row.index + 1}: no 'language'; expected a code such as es"
             )
+    # Every row is steered: another least match may be tried on the same answers.
     steered = wrapped(model, aligner, layers, theta, dtype, device_map, 0.0)
     answers = generate_file(
         steered,
@@ -94,7 +95,7 @@ def distill(
         return
     chosen = distil(
         read_jsonl(answers),
-        min_match=guard_of(steered.aligner, steered.layers[0]) if min_match is None else min_match,
+        min_match=guard_at(steered.aligner, steered.layers[0]) if min_match is None else min_match,
         faithful=faithful,
         one_line=one_line,
     )

@@ -106,7 +106,7 @@ def generate(
     if not Processes.launched().is_main:
         return
     if report is not None:
-        shown = settings | {"pivot": pivot, "min_match": steered.min_match}
+        shown = settings | {"pivot": pivot, "min_match": str(steered.guard)}
         seconds = None if begun_before else time.perf_counter() - started
         report_run(steered, answers, report, settings=shown, seconds=seconds, **form)
     typer.echo(f"{answers}: {count_answers(answers)}")

@@ -30,6 +30,8 @@ def info(
 
 
 def _summary(content: dict[str, Any]) -> Table:
+    from carot.alignment import Guard
+
     model, fit = content["model"], content["fit"]
     table = Table(
         title=Text(
@@ -49,7 +51,7 @@ def _summary(content: dict[str, Any]) -> Table:
         shown = (
             ("none", "", "")
             if guard is None
-            else (f"{guard['threshold']:.3f}", f"{guard['kept']:.0%}", f"{guard['refused']:.0%}")
+            else (str(Guard(**guard)), f"{guard['kept']:.0%}", f"{guard['refused']:.0%}")
         )
         table.add_row(str(row["layer"]), str(row["directions"]), str(row["whitened"]), *shown)
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def generate_file(
         "pivot": pivot and pivot.describe(),
         "rows": rows.fingerprint,
         "aligner digest": model.aligner and model.aligner.digest(),
-        "min_match": model.min_match,
+        "min_match": asdict(model.guard),
     }
     journal = RowJournal(output, begun, processes)
     answering = _Answering(model, form, pivot, generate_kwargs)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from carot.alignment import Aligner, Guard, match_quality
+from carot.alignment import Aligner, Guard, match_quality, sentence_vectors
 from carot.errors import CarotError, require_positive
 from carot.models.anatomy import dissect
 from carot.models.encoding import Batch, Content, Span, encode
@@ -40,7 +40,9 @@ def calibrate_guard(
 
     :func:`carot.fit_aligner` calibrates on sentences of its corpus. Prompts that share much of
     their wording (a template, few-shot examples) match better, right or wrong, and have a guard of
-    their own. As wrong translations serve the English texts of other prompts.
+    their own. As wrong translations serve the English texts of other prompts. A language with
+    enough prompts has a threshold of its own; the states say which language a prompt is in, as they
+    do when prompts are steered.
 
     Parameters
     ----------
@@ -82,10 +84,10 @@ def calibrate_guard(
             )
     anatomy = dissect(model, layers_path)
     layers = list(aligner)
-    true: dict[int, list[float]] = {layer: [] for layer in layers}
-    wrong: dict[int, list[float]] = {layer: [] for layer in layers}
+    true: dict[int, list[tuple[str, float]]] = {layer: [] for layer in layers}
+    wrong: dict[int, list[tuple[str, float]]] = {layer: [] for layer in layers}
 
-    def states_of(texts: Any, spans: list[Span | None]) -> tuple[Batch, dict[int, torch.Tensor]]:
+    def states_of(texts: Any, spans: list[Span | None]) -> tuple[Batch, dict[int, Tensor]]:
         batch = encode(
             tokenizer, texts, spans=spans, device=anatomy.input_device, truncate_to=max_length
         )
@@ -100,13 +102,23 @@ def calibrate_guard(
             for layer in layers:
                 sides = (source_states[layer], target_states[layer])
                 masks = (source.content_mask, target.content_mask)
-                true[layer] += match_quality(aligner[layer], *sides, *masks).tolist()
+                languages = _languages(aligner, layer, sides[1], masks[1])
+                match = match_quality(aligner[layer], *sides, *masks)
+                true[layer] += zip(languages, match.tolist(), strict=True)
                 shifted = [side.roll(1, 0)[others] for side in (sides[0], masks[0])]
-                wrong[layer] += match_quality(
+                match = match_quality(
                     aligner[layer], shifted[0], sides[1][others], shifted[1], masks[1][others]
-                ).tolist()
+                )
+                wrong[layer] += zip([languages[row] for row in others], match.tolist(), strict=True)
             advance(len(here))
     guards = {layer: Guard.calibrate(true[layer], wrong[layer], keep) for layer in layers}
     return Aligner(
         aligner.layers, aligner.languages, aligner.model, aligner.fit, aligner.defaults, guards
     )
+
+
+def _languages(aligner: Aligner, layer: int, states: Tensor, mask: Tensor) -> list[str]:
+    """Name the language that the states of each prompt are nearest to."""
+    fitted = aligner[layer].to(states.device, torch.float32)
+    nearest = fitted.nearest_language(sentence_vectors(states, mask, torch.float32))
+    return [aligner.languages[place] for place in nearest.tolist()]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from carot.alignment import Aligner
+from carot.alignment import Aligner, Guard
 from carot.errors import CarotError, require_positive
 from carot.interventions import Method
 from carot.models import hooks, tracing
@@ -62,9 +62,9 @@ class CarotModel:
         Where the decoder layers are, for an architecture in which they are not found.
     english_memory : EnglishMemory, optional
         Keeps English states between calls.
-    min_match : float
+    min_match : float or Guard
         Rows whose prompt and English match less (:func:`carot.alignment.match_quality`, at the
-        first layer) are not steered.
+        first layer) are not steered: one number for all, or a guard's for each language.
     translate : callable, optional
         Makes the English of prompts that are given without, see :func:`carot.wrap`.
 
@@ -84,7 +84,7 @@ class CarotModel:
         hooks: Literal["nnsight", "torch"] = "nnsight",
         layers_path: str | None = None,
         english_memory: EnglishMemory | None = None,
-        min_match: float = 0.0,
+        min_match: float | Guard = 0.0,
         translate: Translate | None = None,
     ) -> None:
         self.anatomy = dissect(model, layers_path)
@@ -98,16 +98,16 @@ class CarotModel:
             )
         if hooks not in BACKENDS:
             raise CarotError(f"hooks={hooks!r}; expected one of {', '.join(BACKENDS)}")
-        if not 0 <= min_match <= 1:
+        self.guard = min_match if isinstance(min_match, Guard) else Guard(min_match)
+        if not 0 <= self.guard.threshold <= 1:
             raise CarotError(f"min_match is {min_match}; expected 0 (no guard) to 1")
         self.model = model
         self.tokenizer = tokenizer
         self.aligner = aligner
         self.layers = sorted(method)
-        self.min_match = min_match
         self.translate = translate
         self._steerer = Steerer(
-            self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory, min_match
+            self.anatomy, tokenizer, aligner, method, BACKENDS[hooks], english_memory, self.guard
         )
 
     @torch.no_grad()
@@ -189,7 +189,7 @@ class CarotModel:
                 answers = answers[0]
         if seen is None:
             return answers
-        return answers, steerings(len(pairs), states, batch.content_mask, seen, self.min_match)
+        return answers, steerings(len(pairs), states, batch.content_mask, seen)
 
     def _pairs(
         self,
@@ -414,7 +414,7 @@ class CarotModel:
         if states is None:
             yield
             return
-        seen: dict[int, Seen] | None = {} if self.min_match else None
+        seen: dict[int, Seen] | None = {} if self.guard.is_on else None
         with observed_calls(self.anatomy, special_ids(self.tokenizer)) as call:
 
             def edit(index: int, output: Any) -> Any:

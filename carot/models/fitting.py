@@ -23,8 +23,8 @@ from carot.progress import track
 MAX_LENGTH = 64
 """Tokens of a sentence that are used (paper)."""
 
-CALIBRATION_PAIRS = 256
-"""Sentences on which the guard is calibrated."""
+CALIBRATION_PAIRS = 128
+"""Sentences of each language on which the guard is calibrated."""
 
 WINDOW = 1024
 """Sentences that are sorted by length together, so that batches carry little padding."""
@@ -129,16 +129,15 @@ def fit_aligner(
 
 
 def _calibration_pairs(corpus: ParallelCorpus) -> tuple[list[str], list[str]]:
-    """Take sentences of the other languages in turn, each with its English one, if there is."""
-    others = [language for language in corpus.languages if language != ENGLISH]
-    if len(others) == len(corpus.languages):
+    """Take sentences of each other language, with the English ones, if there are any."""
+    if ENGLISH not in corpus:
         return [], []
-    count = min(CALIBRATION_PAIRS, len(corpus) * len(others))
-    # Neighbours, often of one document, are no clearly wrong translations of each other.
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(0)).tolist()
-    places = [(order[pair % len(corpus)], pair // len(corpus) + pair) for pair in range(count)]
-    prompts = [corpus[others[turn % len(others)]][row] for row, turn in places]
-    return prompts, [corpus[ENGLISH][row] for row, _ in places]
+    # Of like length together: little padding, and wrong pairs that length does not tell apart.
+    rows = sorted(order[:CALIBRATION_PAIRS], key=lambda row: len(corpus[ENGLISH][row]))
+    others = [language for language in corpus.languages if language != ENGLISH]
+    prompts = [corpus[language][row] for language in others for row in rows]
+    return prompts, [corpus[ENGLISH][row] for _ in others for row in rows]
 
 
 def _update(fitter: LayerFitter, vectors: torch.Tensor, labels: list[int], layer: int) -> None:

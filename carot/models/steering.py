@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carot.alignment import Aligner, Alignment, match_quality
+from carot.alignment import (
+    Aligner,
+    Alignment,
+    Guard,
+    LayerAligner,
+    match_quality,
+    sentence_vectors,
+)
 from carot.errors import CarotError
 from carot.interventions import Intervention, Method
 from carot.models.anatomy import Anatomy, last_logits
@@ -72,10 +79,13 @@ class Seen:
         Of the rows that are steered.
     match : Tensor
         At the first layer, one value for each of them, see :func:`carot.alignment.match_quality`.
+    least : Tensor
+        The match that is asked of each of them.
     """
 
     alignment: Alignment
     match: Tensor
+    least: Tensor
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,6 @@ def steerings(
     english: EnglishStates | None,
     content_mask: Tensor,
     seen: dict[int, Seen],
-    min_match: float,
 ) -> list[Steering]:
     """Return how each of ``count`` rows was steered; ``content_mask`` is the prompts', (B, S)."""
     rows = [Steering(False, "no English")] * count
@@ -116,16 +125,21 @@ def steerings(
     moved = torch.stack([step.alignment.interpolation.float().cpu() for step in seen.values()])
     moved = moved.mean(0)  # (R, S)
     interpolation = (moved * mask).sum(-1) / mask.sum(-1).clamp_min(1)
-    match = seen[min(seen)].match.float().cpu()
+    first = seen[min(seen)]
     with_english = english.batch.input_ids.shape[1] > 0
     for place, row in enumerate(english.rows.tolist()):
-        quality = float(match[place]) if with_english else None
-        if quality is not None and quality < min_match:
-            reason = f"match {quality:.2f} below {min_match:.2f}"
+        quality = float(first.match[place]) if with_english else None
+        least = float(first.least[place])
+        if quality is not None and quality < least:
+            reason = f"match {quality:.2f} below {least:.2f}"
             rows[row] = Steering(False, reason, quality)
         else:
             rows[row] = Steering(True, None, quality, float(interpolation[place]))
     return rows
+
+
+OFF = Guard(0.0)
+"""The guard that refuses nothing."""
 
 
 class Steerer:
@@ -145,8 +159,8 @@ class Steerer:
         :mod:`carot.models.tracing` or :mod:`carot.models.hooks`.
     memory : EnglishMemory, optional
         Keeps English states between calls.
-    min_match : float
-        Rows whose prompt and English match less are not steered.
+    guard : Guard
+        Rows whose prompt and English match less than it asks of their language are not steered.
     """
 
     def __init__(
@@ -157,7 +171,7 @@ class Steerer:
         method: Method,
         backend: ModuleType,
         memory: EnglishMemory | None = None,
-        min_match: float = 0.0,
+        guard: Guard = OFF,
     ) -> None:
         self.anatomy = anatomy
         self.tokenizer = tokenizer
@@ -165,7 +179,8 @@ class Steerer:
         self.needs_source = any(needs_source(step) for step in method.values())
         self.backend = backend
         self.memory = memory
-        self.min_match = min_match
+        self.guard = guard
+        self.languages = [] if aligner is None else aligner.languages
         self.modules = {index: anatomy.layers[index] for index in self.method}
         if self.method and aligner is None:
             raise CarotError(f"layers {list(self.method)} are steered without an aligner; fit one")
@@ -233,7 +248,7 @@ class Steerer:
         """Run a call that prefills ``batch``, steered; alignments are put into ``seen``."""
         if english is None:
             return self.backend.plain(call)
-        if seen is None and self.min_match:
+        if seen is None and self.guard.is_on:
             seen = {}
 
         def edit(layer: int, hidden: Tensor) -> Tensor:
@@ -281,11 +296,31 @@ class Steerer:
         alignment = self.method[layer](*sides)
         kept: Tensor | slice = slice(None)
         if seen is not None:
-            match = seen[min(seen)].match if seen else match_quality(*sides)
-            seen[layer] = Seen(alignment, match)
+            if seen:
+                match, least = (first := seen[min(seen)]).match, first.least
+            else:
+                match = match_quality(*sides)
+                least = self.least_match(sides[0], target, sides[-1])
+            seen[layer] = Seen(alignment, match, least)
             if self.needs_source:
-                kept = match.to(hidden.device) >= self.min_match
+                kept = (match >= least).to(hidden.device)
         new = hidden.clone()
         for repeat in range(repeats):
             new[rows[kept] * repeats + repeat, :length] = alignment.hidden[kept]
         return new
+
+    def least_match(self, fitted: LayerAligner, target: Tensor, mask: Tensor) -> Tensor:
+        """Return the match that the guard asks of each prompt, (B,); its states say its language.
+
+        Parameters
+        ----------
+        fitted : LayerAligner
+            Of the layer.
+        target, mask : Tensor
+            States and content mask of the prompts, (B, m, d) and (B, m).
+        """
+        if not self.guard.languages:
+            return torch.full((len(target),), self.guard.threshold, device=target.device)
+        least = torch.tensor([self.guard.of(language) for language in self.languages])
+        nearest = fitted.nearest_language(sentence_vectors(target, mask, fitted.means.dtype))
+        return least.to(target.device)[nearest]

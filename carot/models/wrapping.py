@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from carot.alignment import Aligner
+from carot.alignment import Aligner, Guard
 from carot.errors import CarotError
 from carot.interventions import Intervention, Method, make_method, method_settings
 from carot.languages import detectable
 from carot.models.anatomy import dissect
 from carot.models.carot_model import CarotModel
 from carot.models.pairs import Translate
-from carot.models.steering import EnglishMemory
+from carot.models.steering import OFF, EnglishMemory
 
 if TYPE_CHECKING:
     from carot.pivots import Pivot
@@ -32,7 +32,7 @@ def wrap(
     hooks: Literal["nnsight", "torch"] = "nnsight",
     layers_path: str | None = None,
     english_memory: EnglishMemory | None = None,
-    min_match: float | None = None,
+    min_match: float | Guard | None = None,
     pivot: str | Pivot | None = None,
     **settings: Any,
 ) -> CarotModel:
@@ -61,9 +61,10 @@ def wrap(
         Where the decoder layers are, for an architecture in which they are not found.
     english_memory : EnglishMemory, optional
         Keeps English states between calls, for trying many settings on the same questions.
-    min_match : float, optional
+    min_match : float or Guard, optional
         The guard: a row whose prompt and English match less at the first layer is not steered. By
-        default what was calibrated when the aligner was fitted; 0 steers every row.
+        default what was calibrated for each language when the aligner was fitted; 0 steers every
+        row.
     pivot : str or Pivot, optional
         Makes the English of prompts that are given without: ``self``, ``seq2seq:NAME``,
         ``command:PROGRAM ...``, or your own, see :mod:`carot.pivots`.
@@ -107,14 +108,14 @@ def wrap(
         hooks=hooks,
         layers_path=layers_path,
         english_memory=english_memory,
-        min_match=guard_of(aligner, min(method, default=0)) if min_match is None else min_match,
+        min_match=guard_at(aligner, min(method, default=0)) if min_match is None else min_match,
         translate=_translate(pivot, model, tokenizer, language, aligner),
     )
 
 
-def guard_of(aligner: Aligner, layer: int) -> float:
-    """Return the match that is asked for at a first layer, 0 where none was calibrated."""
-    return aligner.guards[layer].threshold if layer in aligner.guards else 0.0
+def guard_at(aligner: Aligner, layer: int) -> Guard:
+    """Return the guard at a first layer; one that refuses nothing where none was calibrated."""
+    return aligner.guards.get(layer, OFF)
 
 
 def _translate(

@@ -80,7 +80,7 @@ def report_run(
         Path(page),
         title=str(answers),
         settings=settings,
-        threshold=model.min_match or None,
+        guard=model.guard,
         seconds=seconds,
         heatmaps=heatmaps,
     )

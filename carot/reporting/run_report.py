@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carot.alignment import Guard
 from carot.files import write_atomically
 from carot.reporting.heatmap import heatmap_html
 from carot.reporting.page import LANGUAGE_NAMES, html_page
@@ -46,7 +47,7 @@ def write_run_report(
     *,
     title: str,
     settings: Mapping[str, Any],
-    threshold: float | None,
+    guard: Guard,
     seconds: float | None,
     heatmaps: Mapping[Any, AlignmentView] | None = None,
 ) -> None:
@@ -60,7 +61,7 @@ def write_run_report(
         HTML file.
     title, settings : str, mapping
         Of the run; shown.
-    threshold : float, optional
+    guard : Guard
         The least match that was steered; drawn into the histograms.
     seconds : float, optional
         How long the run took.
@@ -71,7 +72,7 @@ def write_run_report(
     parts = [
         f"<h1>{escape(title)}</h1>",
         _figures(summary.total, seconds),
-        _languages(summary, threshold),
+        _languages(summary, guard),
         _table("Not steered", 2, ["reason", "languages", "rows"], _reasons(summary)),
         _table("Failed", 1, ["error", "rows"], summary.total.errors.most_common()),
         _worst(summary, heatmaps or {}),
@@ -112,9 +113,13 @@ def _table(title: str, texts: int, columns: Sequence[str], rows: Iterable[Sequen
     return table if body else ""
 
 
-def _languages(summary: RunSummary, threshold: float | None) -> str:
+def _languages(summary: RunSummary, guard: Guard) -> str:
     columns = ["language", "rows", "steered", "mean match", "mean interpolation", "match, 0 to 1"]
-    named = [(_name(code), group) for code, group in summary.languages.items()]
+    every = 0.0 if guard.languages else guard.threshold  # One line for all languages, or none.
+    named = [
+        *((_name(code), group, guard.of(code)) for code, group in summary.languages.items()),
+        ("all", summary.total, every),
+    ]
     rows = [
         (
             name,
@@ -122,17 +127,17 @@ def _languages(summary: RunSummary, threshold: float | None) -> str:
             _share(group),
             _mean(group, "match"),
             _mean(group, "interpolation"),
-            _histogram(name, group.histogram, threshold),
+            _histogram(name, group.histogram, least),
         )
-        for name, group in [*named, ("all", summary.total)]
+        for name, group, least in named
     ]
-    line = "" if threshold is None else f"; dashed, the least that was steered: {threshold:.2f}"
+    line = "; dashed, the least that was steered" if guard.is_on else ""
     note = f"Steered: of the rows that were answered. On the right, rows by match{line}."
     table = _table("Languages", 1, columns, rows)
-    return f'{table}\n<p class="note">{note}</p>' if named else ""
+    return f'{table}\n<p class="note">{note}</p>' if summary.languages else ""
 
 
-def _histogram(name: str, histogram: list[int], threshold: float | None) -> str:
+def _histogram(name: str, histogram: list[int], least: float) -> str:
     """Draw the rows by match, with the least match that was steered."""
     step, height, most = 8, 32, max(histogram)
     bars, said, line = "", [], ""
@@ -144,10 +149,10 @@ def _histogram(name: str, histogram: list[int], threshold: float | None) -> str:
             said.append(f"{at / BINS:.2f} to {(at + 1) / BINS:.2f}: {count}")
     if not bars:
         return "–"
-    if threshold is not None:
-        x = f"{threshold * step * BINS:.1f}"
+    if least > 0:
+        x = f"{least * step * BINS:.1f}"
         line = f'<line x1="{x}" x2="{x}" y1="0" y2="{height}"/>'
-        said.append(f"the least that was steered: {threshold:.2f}")
+        said.append(f"the least that was steered: {least:.2f}")
     label = escape(f"Rows of {name} by match. {'; '.join(said)}")
     size = f'width="{step * BINS}" height="{height}"'
     return f'<svg role="img" aria-label="{label}" {size}>{bars}{line}</svg>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -62,12 +63,30 @@ class Collator:
         }
 
     def comparisons(self, rows: Sequence[EncodedComparison]) -> dict[str, Any]:
-        """Stack winner and loser of each side of each row: (B * sides * 2, S)."""
+        """Stack the responses of all sides of all rows, and compare every two of a side.
+
+        ``pairs``, (P, sides, 2), are rows of the stack, ``question``, (P,), is the comparison that
+        a pair belongs to, ``weights``, (P,), its share in it.
+        """
         batch = self.instructions([side for row in rows for side in row.rows])
+        pairs, question, weights, start = [], [], [], 0
+        for number, row in enumerate(rows):
+            sides, each = len(row.languages), len(row.rows) // len(row.languages)
+            here = [
+                [(start + side * each + i, start + side * each + j) for side in range(sides)]
+                for i, j in combinations(range(each), 2)
+            ]
+            pairs += here
+            question += [number] * len(here)
+            weights += [1 / len(here)] * len(here)
+            start += len(row.rows)
         return {
             **{key: batch[key] for key in ("input_ids", "attention_mask", "labels")},
             "reference": torch.tensor([value for row in rows for value in row.reference]),
             "languages": [row.languages for row in rows],
+            "pairs": torch.tensor(pairs),
+            "question": torch.tensor(question),
+            "weights": torch.tensor(weights),
         }
 
     def parallel(self, rows: Sequence[tuple[int, str, str]]) -> dict[str, Any]:

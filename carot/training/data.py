@@ -212,7 +212,7 @@ class InstructionData:
 
 @dataclass(frozen=True)
 class EncodedComparison:
-    """Winner and loser of each side in turn, with the reference's log-probabilities.
+    """The responses of each side in turn, with the reference's log-probabilities.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class EncodedComparison:
     languages : tuple of str
         One for each side.
     rows : tuple of EncodedInstruction
-        Winner and loser of the first side, then of the second.
+        The responses of the first side, then of the second, in the same order.
     reference : tuple of float
         Sums over the response tokens of each row, in nats.
     """

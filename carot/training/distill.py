@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from carot.alignment import Guard
 from carot.errors import CarotError
 from carot.evaluation.text_metrics import first_line
 from carot.interventions import ENGLISH
@@ -32,7 +33,7 @@ class Distilled:
 def distil(
     answers: Sequence[Mapping[str, Any]],
     *,
-    min_match: float = 0.0,
+    min_match: float | Guard = 0.0,
     faithful: bool = True,
     one_line: bool = False,
 ) -> Distilled:
@@ -42,9 +43,9 @@ def distil(
     ----------
     answers : sequence of mapping
         Rows of :func:`carot.inference.generate_file`, with the languages of their prompts.
-    min_match : float
-        Leave out answers whose prompt and English match less, see
-        :func:`carot.alignment.match_quality`.
+    min_match : float or Guard
+        Leave out answers whose prompt and English match less
+        (:func:`carot.alignment.match_quality`): one number for all, or a guard's for each language.
     faithful : bool
         Leave out answers in another language than their prompt (needs lingua, ``carot[eval]``).
     one_line : bool
@@ -56,6 +57,7 @@ def distil(
         When a language is not known to the identifier, or nothing is left.
     """
     languages = {row["language"] for row in answers if "error" not in row}
+    guard = min_match if isinstance(min_match, Guard) else Guard(min_match)
     identify = LanguageIdentifier({ENGLISH, *languages}) if faithful else None
     rows: list[dict[str, Any]] = []
     dropped: Counter[str] = Counter()
@@ -70,7 +72,7 @@ def distil(
             dropped["not steered"] += 1
         elif not response:
             dropped["empty"] += 1
-        elif row["match"] is not None and row["match"] < min_match:
+        elif row["match"] is not None and row["match"] < guard.of(language):
             dropped["match too low"] += 1
         elif identify is not None and identify(response) != language:
             dropped["in another language"] += 1

@@ -43,17 +43,16 @@ Item = Mapping[str, Choice]
 
 @dataclass(frozen=True)
 class Side:
-    """Winner and loser in one language."""
+    """The compared responses in one language; where one of them is to win, it is the first."""
 
     language: str
     prompt: str
-    winner: str
-    loser: str
+    responses: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One preference: a side for each of its languages, which mean the same."""
+    """Responses to one question: a side for each of its languages, which mean the same."""
 
     id: str
     sides: tuple[Side, ...]
@@ -158,9 +157,13 @@ def _task_items(source: str, languages: Sequence[str]) -> dict[str, Item]:
 
 
 def dco_comparisons(
-    items: Mapping[str, Item], *, pairs: Literal["drawn", "all"] = "drawn", seed: int = 0
+    items: Mapping[str, Item],
+    *,
+    pairs: Literal["drawn", "all"] = "drawn",
+    candidates: int = 2,
+    seed: int = 0,
 ) -> list[Comparison]:
-    """Pair languages on two random different candidates, the same two in both.
+    """Pair languages on random different candidates, the same in both.
 
     Parameters
     ----------
@@ -168,6 +171,8 @@ def dco_comparisons(
         By id.
     pairs : {"drawn", "all"}
         Two languages are drawn for each question, or every pair of languages takes part.
+    candidates : int
+        Drawn of each question; all, where it has fewer.
     seed : int
         Of all draws.
     """
@@ -176,14 +181,14 @@ def dco_comparisons(
     for key, item in items.items():
         languages = list(item)
         count = len(item[languages[0]].candidates)
-        winner, loser = generator.sample(range(count), 2)
+        places = generator.sample(range(count), min(candidates, count))
         if pairs == "all":
             chosen = list(combinations(languages, 2))
         else:
             first, second = generator.sample(languages, 2)
             chosen = [(first, second)]
         for both in chosen:
-            sides = tuple(_side(language, item[language], winner, loser) for language in both)
+            sides = tuple(_side(language, item[language], places) for language in both)
             rows.append(Comparison(key, sides))
     return rows
 
@@ -197,7 +202,7 @@ def gold_comparisons(items: Mapping[str, Item], *, seed: int = 0) -> list[Compar
             if choice.gold is None:
                 raise CarotError(f"{key!r} names no right answer; dpo and sft_gold need one")
             others = [place for place in range(len(choice.candidates)) if place != choice.gold]
-            side = _side(language, choice, choice.gold, generator.choice(others))
+            side = _side(language, choice, (choice.gold, generator.choice(others)))
             rows.append(Comparison(key, (side,)))
     return rows
 
@@ -249,10 +254,10 @@ def calm_comparisons(
         winner = votes[0][0]
         for language, choice in item.items():
             others = [place for place in range(len(choice.candidates)) if place != winner]
-            side = _side(language, choice, winner, generator.choice(others))
+            side = _side(language, choice, (winner, generator.choice(others)))
             rows.append(Comparison(key, (side,)))
     return Vote(rows, ties)
 
 
-def _side(language: str, choice: Choice, winner: int, loser: int) -> Side:
-    return Side(language, choice.prompt, choice.candidates[winner], choice.candidates[loser])
+def _side(language: str, choice: Choice, places: Sequence[int]) -> Side:
+    return Side(language, choice.prompt, tuple(choice.candidates[place] for place in places))

@@ -115,7 +115,7 @@ def gold_instructions(items: Mapping[str, Item]) -> list[Instruction]:
     rows = []
     for comparison in gold_comparisons(items):
         (side,) = comparison.sides
-        rows.append(Instruction(side.prompt, side.winner, side.language, comparison.id))
+        rows.append(Instruction(side.prompt, side.responses[0], side.language, comparison.id))
     return rows
 
 
@@ -129,7 +129,12 @@ def comparisons(
 ) -> list[Comparison]:
     """Make the comparisons of one objective."""
     if name == "dco":
-        return dco_comparisons(items, pairs=recipe.preferences.pairs, seed=seed)
+        return dco_comparisons(
+            items,
+            pairs=recipe.preferences.pairs,
+            candidates=recipe.preferences.candidates,
+            seed=seed,
+        )
     if name == "dpo":
         return gold_comparisons(items, seed=seed)
     vote = calm_comparisons(items, own_answers(items, anatomy, tokenizer), seed=seed)
@@ -181,7 +186,7 @@ def comparison_data(
                 max_length=data.max_length,
             )
             for side in row.sides
-            for response in (side.winner, side.loser)
+            for response in side.responses
         ]
         whole = [entry for entry in made if entry is not None]
         if len(whole) == len(made):

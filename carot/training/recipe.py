@@ -139,6 +139,8 @@ class Preferences(Section):
         Take gammas under which two rankings need not agree.
     pairs : {"drawn", "all"}
         Two languages drawn for each question, or all pairs of languages.
+    candidates : int
+        Of DCO: drawn of each question, every two of them compared; the paper draws two.
     form : {"absolute", "squared"}
         Of DCO's terms.
     reduction : {"sum", "mean"}
@@ -151,6 +153,7 @@ class Preferences(Section):
     gamma: dict[str, float] = {}
     allow_inconsistent: bool = False
     pairs: Literal["drawn", "all"] = "drawn"
+    candidates: Annotated[int, Field(ge=2)] = 2
     form: Literal["absolute", "squared"] = "absolute"
     reduction: Literal["sum", "mean"] = "sum"
     dpo_beta: PositiveFloat = 0.1

@@ -63,13 +63,15 @@ class Dco:
     kind: ClassVar[Kind] = "pairs"
 
     def loss(self, anatomy: Anatomy, batch: Batch) -> Tensor:
-        """Return the mean over pairs of languages."""
-        change, offset = changes(anatomy, batch, self.reduction)  # (B, 2)
-        gammas = torch.tensor(
-            [[self.gamma[i, j], self.gamma[j, i]] for i, j in batch["languages"]],
-            device=change.device,
+        """Return the mean over questions of the mean over the pairs of their candidates."""
+        change, offset = changes(anatomy, batch, self.reduction)  # (P, 2)
+        gammas = change.new_tensor(
+            [[self.gamma[i, j], self.gamma[j, i]] for i, j in batch["languages"]]
         )
-        return dco_loss(change, offset, self.beta, gammas, self.form)
+        question, weights = (batch[key].to(change.device) for key in ("question", "weights"))
+        terms = dco_loss(change, offset, self.beta, gammas[question], self.form)
+        loss: Tensor = (weights * terms).sum() / len(gammas)
+        return loss
 
 
 @dataclass(frozen=True)
@@ -98,35 +100,34 @@ class Dpo:
 
 
 def changes(anatomy: Anatomy, batch: Batch, reduction: Reduction) -> tuple[Tensor, Tensor]:
-    """Return D and off of each side of each row, (B, sides).
+    """Return D and off of each side of each pair of responses, (P, sides).
 
-    ``off = log ref(w|x) - log ref(l|x)``, ``D = log pi(w|x) - log pi(l|x) - off``. Rows of the
-    batch are winner and loser of each side in turn: (B * sides * 2, S).
+    ``off = log ref(w|x) - log ref(l|x)``, ``D = log pi(w|x) - log pi(l|x) - off``, for w and l in
+    ``batch["pairs"]``, (P, sides, 2).
     """
-    shape = (-1, len(batch["languages"][0]), 2)
-    policy = response_log_probs(anatomy, batch, reduction).reshape(shape)
-    reference = batch["reference"].to(policy.device).reshape(shape)
+    policy = response_log_probs(anatomy, batch, reduction)
+    reference = batch["reference"].to(policy.device)
     if reduction == "mean":
-        tokens = (batch["labels"][:, 1:] >= 0).sum(-1).to(policy.device)
-        reference = reference / tokens.reshape(shape)
-    offset = reference[..., 0] - reference[..., 1]
-    return policy[..., 0] - policy[..., 1] - offset, offset
+        reference = reference / (batch["labels"][:, 1:] >= 0).sum(-1).to(policy.device)
+    winner, loser = batch["pairs"].to(policy.device).unbind(-1)
+    offset = reference[winner] - reference[loser]
+    return policy[winner] - policy[loser] - offset, offset
 
 
 def dco_loss(change: Tensor, offset: Tensor, beta: float, gamma: Tensor, form: Form) -> Tensor:
-    """``| beta D_1 - gamma_1 off_2 | + | beta D_2 - gamma_2 off_1 |``, the mean over rows.
+    """``| beta D_1 - gamma_1 off_2 | + | beta D_2 - gamma_2 off_1 |`` of each pair, (P,).
 
     Parameters
     ----------
     change, offset : Tensor
-        Shape (B, 2): D_i and off_i of both languages.
+        Shape (P, 2): D_i and off_i of both languages.
     beta : float
         Weight of the change.
     gamma : Tensor
-        Shape (B, 2): gamma_1 and gamma_2.
+        Shape (P, 2): gamma_1 and gamma_2.
     form : {"absolute", "squared"}
         Of both terms.
     """
     missing = beta * change - gamma * offset.flip(-1)
     terms = missing.abs() if form == "absolute" else missing.square()
-    return terms.sum(-1).mean()
+    return terms.sum(-1)
