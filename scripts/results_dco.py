@@ -18,12 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from carot import evaluate, load_model, train_dco
-from carot.evaluation.items import RankingItem
-from carot.evaluation.questions import draw_questions
 from carot.evaluation.tasks import get_task
 from carot.files import write_atomically
 from carot.training import Recipe
-from carot.training.preferences import Choice, Item
 
 TWO, FOUR = ["es"], ["es", "ru", "vi"]
 RUNS: dict[str, tuple[str, list[str], dict[str, float]]] = {
@@ -53,21 +50,6 @@ RECIPE = {
 }
 
 
-def training_items(folder: Path, languages: list[str], count: int) -> dict[str, Item]:
-    """The first facts of the draw, with their candidates and right answers."""
-    questions = draw_questions(get_task("bmlama", folder), languages, count)
-    items: dict[str, Item] = {}
-    for row, key in enumerate(questions.ids):
-        item = {}
-        for language in ("en", *languages):
-            asked = questions.items[language][row]
-            if isinstance(asked, RankingItem):
-                texts = tuple(text + asked.suffix for text in asked.candidates)
-                item[language] = Choice(asked.prompt, texts, asked.answer)
-        items[key] = item
-    return items
-
-
 def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train once and evaluate; what was found is kept in a file."""
     objective, languages, gamma = RUNS[name]
@@ -86,7 +68,9 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
             tokenizer,
             options.output / path.stem,
             ["en", *languages],
-            items=training_items(options.data, languages, options.facts),
+            data=f"task:bmlama:{options.data}",
+            limit=options.facts,
+            candidates=options.candidates,
             objective=objective,
             gamma=gamma,
             recipe=Recipe.from_dict(content),
@@ -143,6 +127,7 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--runs", nargs="+", default=["before:0", "dco:0"])
     parser.add_argument("--facts", type=int, default=400)
+    parser.add_argument("--candidates", type=int, default=4)
     parser.add_argument("--held-out", type=int, default=300)
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     options = parser.parse_args()

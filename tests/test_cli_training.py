@@ -117,7 +117,7 @@ def test_distilling_needs_the_language_of_each_row(files: Files, tmp_path: Path)
 
 def test_preferences_are_trained_and_compared(files: Files, tmp_path: Path) -> None:  # noqa: F811
     before, after, plot = tmp_path / "before.json", tmp_path / "after.json", tmp_path / "m.png"
-    asked = ["--task", "demo", "--languages", "es,ru", "--limit", 6]
+    asked = ["--task", "demo", "--languages", "es,ru", "--limit", 6, "--skip", 8]
     outcome = run("consistency", files.model, *asked, "--output", before, "--plot", plot)
     assert outcome.code == 0, outcome.err
     assert "clc_all" in outcome.out
@@ -131,12 +131,14 @@ def test_preferences_are_trained_and_compared(files: Files, tmp_path: Path) -> N
     recipe_file.write_text(Recipe.from_dict(content).to_yaml())
     out = tmp_path / "out"
     options = ["--data", "task:demo", "--languages", "en,es,ru", "--recipe", recipe_file]
-    outcome = run(
-        "dco", files.model, *options, "--output", out, "--objective", "dco", "--gamma", "es=1"
-    )
+    options += ["--objective", "dco", "--gamma", "es=1", "--candidates", 3, "--limit", 8]
+    outcome = run("dco", files.model, *options, "--output", out)
     assert outcome.code == 0, outcome.err
     made = Recipe.from_yaml(out / "recipe.yaml")
     assert (made.preferences.gamma, made.data.languages) == ({"es": 1.0}, ["en", "es", "ru"])
+    assert (made.preferences.candidates, made.preferences.limit) == (3, 8)
+    reference = json.loads((out / "reference.json").read_text())["values"]
+    assert len(reference) == 8 * 2 * 3  # questions, languages, candidates
     outcome = run("consistency", out, *asked, "--output", after, "--before", before, "--plot", plot)
     assert outcome.code == 0, outcome.err
     pairs = [json.loads(path.read_text())["pairs"]["none"] for path in (before, after)]
@@ -157,6 +159,8 @@ def test_preferences_are_trained_and_compared(files: Files, tmp_path: Path) -> N
         (["--objective", "sco"], "objective 'sco'; did you mean"),
         (["--objective", "calm"], "expected three or more"),
         (["--beta", -1], "preferences.beta is -1.0"),
+        (["--candidates", 1], "preferences.candidates is 1"),
+        (["--limit", 0], "preferences.limit is 0"),
         (["--data", "task:mgsm"], "mgsm"),
     ],
 )

@@ -17,6 +17,9 @@ from peft import LoraConfig, get_peft_model
 from tiny import corpus, tiny_model, tiny_tokenizer
 from torch import Tensor
 
+from carot.evaluation.questions import draw_questions
+from carot.evaluation.runner import evaluate
+from carot.evaluation.tasks import get_task
 from carot.models.anatomy import dissect
 from carot.training import Recipe, train
 from carot.training.collate import Collator
@@ -351,6 +354,7 @@ def test_items_are_joined_on_their_ids(tmp_path: Path) -> None:
     assert set(items) == {"1", "2"}
     assert items["1"]["es"] == Choice("p", ("a", "b"), 1)
     assert items["2"]["en"] == Choice("r", ("e", "f"), 0)
+    assert set(read_items(tmp_path / "a.jsonl", ["en", "es"], 1)) == {"1"}
 
 
 def test_the_published_six_fields_are_read(tmp_path: Path) -> None:
@@ -406,6 +410,14 @@ def test_a_ranking_task_gives_items() -> None:
     assert choice.prompt == "La capital de Azerbaiyán es"
     assert choice.gold is not None
     assert choice.candidates[choice.gold] == "Bakú"
+
+
+def test_questions_that_are_held_out_are_those_that_skip_asks() -> None:
+    task, parts = get_task("demo"), (tiny_model("llama"), tiny_tokenizer())
+    drawn = draw_questions(task, ["es"], 30).ids
+    assert list(read_items("task:demo", ["en", "es"], 10)) == drawn[:10]
+    results = evaluate(*parts, None, task, ["es"], methods=["none"], skip=10, limit=20)
+    assert {row["id"] for row in results["predictions"]} == set(drawn[10:])
 
 
 # The reference

@@ -24,6 +24,12 @@ def dco(
     gamma: Annotated[
         str | None, typer.Option(help="Of DCO, as en=0.5,es=2 or en-es=0.5,es-en=2.")
     ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="Of DCO: compared of each question; 2 by default.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Questions; `carot consistency --skip` asks the others.")
+    ] = None,
     recipe: Annotated[Path | None, typer.Option(help="YAML file of everything else.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.")] = False,
     dtype: Dtype = "auto",
@@ -41,6 +47,8 @@ def dco(
         data=data,
         beta=beta,
         gamma=pairs_of(gamma, "--gamma"),
+        candidates=candidates,
+        limit=limit,
     )
     loaded, tokenizer = load(model, dtype, device_map)
     train(loaded, tokenizer, made, output, resume=resume)

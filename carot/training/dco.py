@@ -32,6 +32,8 @@ def dco_recipe(
     data: str | None = None,
     beta: float | None = None,
     gamma: Mapping[str, float] | None = None,
+    candidates: int | None = None,
+    limit: int | None = None,
 ) -> Recipe:
     """Return a recipe, the paper's by default, with what is given in its place.
 
@@ -41,7 +43,12 @@ def dco_recipe(
         Naming the key whose value does not fit.
     """
     content = PUBLISHED if recipe is None else recipe.model_dump()
-    given = {"beta": beta, "gamma": None if gamma is None else dict(gamma)}
+    given = {
+        "beta": beta,
+        "gamma": None if gamma is None else dict(gamma),
+        "candidates": candidates,
+        "limit": limit,
+    }
     changes: dict[str, Any] = {
         "data": {"languages": list(languages)} | ({} if data is None else {"preferences": data}),
         "preferences": {key: value for key, value in given.items() if value is not None},
@@ -61,6 +68,8 @@ def train_dco(
     objective: str | None = None,
     beta: float | None = None,
     gamma: Mapping[str, float] | None = None,
+    candidates: int | None = None,
+    limit: int | None = None,
     recipe: Recipe | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -83,6 +92,10 @@ def train_dco(
     gamma : mapping of str to float, optional
         Of DCO, by language or ordered pair; see :func:`carot.training.gammas.gamma_table`, and
         :func:`carot.training.gammas.gammas_of_weights` for a table from one weight a language.
+    candidates : int, optional
+        Of DCO: drawn of each question, every two of them compared; two by default.
+    limit : int, optional
+        Questions of ``data`` that are trained on, the first of a task's draw.
     recipe : Recipe, optional
         Everything else; the paper's settings by default.
     **kwargs
@@ -94,6 +107,13 @@ def train_dco(
         The trained model.
     """
     made = dco_recipe(
-        languages, recipe=recipe, objective=objective, data=data, beta=beta, gamma=gamma
+        languages,
+        recipe=recipe,
+        objective=objective,
+        data=data,
+        beta=beta,
+        gamma=gamma,
+        candidates=candidates,
+        limit=limit,
     )
     return train(model, tokenizer, made, output, items=items, **kwargs)

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,7 +58,9 @@ class Comparison:
     sides: tuple[Side, ...]
 
 
-def read_items(source: str | Path, languages: Sequence[str]) -> dict[str, Item]:
+def read_items(
+    source: str | Path, languages: Sequence[str], limit: int | None = None
+) -> dict[str, Item]:
     """Read questions in several languages by id.
 
     Parameters
@@ -70,6 +72,9 @@ def read_items(source: str | Path, languages: Sequence[str]) -> dict[str, Item]:
         ``prompt_2``, ``chosen_2``, ``rejected_2``, in the order of the languages.
     languages : sequence of str
         Keep these; a question that one of them lacks is left out.
+    limit : int, optional
+        The first so many: of a task those that ``carot eval --skip`` leaves out, with the same
+        languages.
 
     Raises
     ------
@@ -77,7 +82,7 @@ def read_items(source: str | Path, languages: Sequence[str]) -> dict[str, Item]:
         Naming the row in which something is missing, or where no question is left.
     """
     if str(source).startswith("task:"):
-        return _task_items(str(source), languages)
+        return _task_items(str(source), languages, limit)
     found: dict[str, dict[str, Choice]] = {}
     key: str
     for number, row in enumerate(read_jsonl(source), 1):
@@ -112,7 +117,7 @@ def read_items(source: str | Path, languages: Sequence[str]) -> dict[str, Item]:
                 f"{source}, {key!r}: languages differ in their candidates or in the right one; "
                 "expected position j to mean the same in all"
             )
-    return whole
+    return dict(islice(whole.items(), limit))
 
 
 PLAIN_KEYS = ("prompt", "chosen", "rejected")
@@ -139,10 +144,10 @@ def _choice(row: Mapping[str, Any], where: str) -> Choice:
     return Choice(prompt, tuple(candidates), gold)
 
 
-def _task_items(source: str, languages: Sequence[str]) -> dict[str, Item]:
+def _task_items(source: str, languages: Sequence[str], limit: int | None) -> dict[str, Item]:
     task = open_task(source)
     others = [language for language in languages if language != ENGLISH]
-    questions = draw_questions(task, others)
+    questions = draw_questions(task, others, limit)
     items: dict[str, Item] = {}
     for row, key in enumerate(questions.ids):
         item: dict[str, Choice] = {}

@@ -107,7 +107,7 @@ def preference_items(recipe: Recipe, given: Mapping[str, Item] | None) -> Mappin
             f"objective {recipe.objective!r} needs data.preferences and data.languages; expected a "
             "file or task:NAME, and codes as [en, es]"
         )
-    return read_items(data.preferences, data.languages)
+    return read_items(data.preferences, data.languages, recipe.preferences.limit)
 
 
 def gold_instructions(items: Mapping[str, Item]) -> list[Instruction]:

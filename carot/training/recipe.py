@@ -137,6 +137,8 @@ class Preferences(Section):
         Of DCO, by language or ordered pair, see :func:`carot.training.gammas.gamma_table`.
     allow_inconsistent : bool
         Take gammas under which two rankings need not agree.
+    limit : int, optional
+        Questions, the first of a task's draw; the others can be asked with ``--skip``.
     pairs : {"drawn", "all"}
         Two languages drawn for each question, or all pairs of languages.
     candidates : int
@@ -152,6 +154,7 @@ class Preferences(Section):
     beta: PositiveFloat = 1.0
     gamma: dict[str, float] = {}
     allow_inconsistent: bool = False
+    limit: PositiveInt | None = None
     pairs: Literal["drawn", "all"] = "drawn"
     candidates: Annotated[int, Field(ge=2)] = 2
     form: Literal["absolute", "squared"] = "absolute"
