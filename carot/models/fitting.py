@@ -112,7 +112,7 @@ def fit_aligner(
             "torch": version("torch"),
         },
     )
-    prompts, english = _calibration_pairs(corpus)
+    prompts, english = _calibration_pairs(corpus, batch_size)
     if not prompts:
         return aligner
     return calibrate_guard(
@@ -128,16 +128,24 @@ def fit_aligner(
     )
 
 
-def _calibration_pairs(corpus: ParallelCorpus) -> tuple[list[str], list[str]]:
-    """Take sentences of each other language, with the English ones, if there are any."""
+def _calibration_pairs(corpus: ParallelCorpus, size: int) -> tuple[list[str], list[str]]:
+    """Take sentences of each other language, with the English ones, if there are any.
+
+    ``size`` of them stand in one language after another: each such batch has the same English.
+    """
     if ENGLISH not in corpus:
         return [], []
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(0)).tolist()
     # Of like length together: little padding, and wrong pairs that length does not tell apart.
     rows = sorted(order[:CALIBRATION_PAIRS], key=lambda row: len(corpus[ENGLISH][row]))
     others = [language for language in corpus.languages if language != ENGLISH]
-    prompts = [corpus[language][row] for language in others for row in rows]
-    return prompts, [corpus[ENGLISH][row] for _ in others for row in rows]
+    pairs = [
+        (corpus[language][row], corpus[ENGLISH][row])
+        for start in range(0, len(rows), size)
+        for language in others
+        for row in rows[start : start + size]
+    ]
+    return [prompt for prompt, _ in pairs], [english for _, english in pairs]
 
 
 def _update(fitter: LayerFitter, vectors: torch.Tensor, labels: list[int], layer: int) -> None:
