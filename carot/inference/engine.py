@@ -110,24 +110,25 @@ def generate_file(
     }
     journal = RowJournal(output, begun, processes)
     answering = _Answering(model, form, pivot, generate_kwargs)
-    share = rows.total and -(-rows.total // processes.count)
     enabled = progress and processes.is_main
     total = 0
-    with track("generating", share, enabled=enabled, unit="rows") as advance:
+    with track("generating", rows.total, enabled=enabled, unit="rows") as advance:
         for turn, window in enumerate(windows(rows)):
             total += len(window)
             if all(journal.has(row.index) for row in window):
-                advance(len(window) // processes.count)
+                advance(len(window))
                 continue
             ready, failed = answering.prepare(window)
             if processes.is_main:
                 journal.append(failed)
-                advance(len(failed))
+            advance(len(failed))
             batches = bucket(ready, max_batch_tokens, batch_size)
-            for batch in batches[(processes.rank - turn) % processes.count :: processes.count]:
+            mine = batches[(processes.rank - turn) % processes.count :: processes.count]
+            for place, batch in enumerate(mine, 1):
                 if not all(journal.has(ready.row.index) for ready in batch):
                     journal.append(answering.answer(batch))
-                advance(len(batch))
+                # The other processes are taken to be as far with theirs.
+                advance(len(ready) * place // len(mine) - len(ready) * (place - 1) // len(mine))
     journal.finish(total)
     return journal.output
 
