@@ -23,15 +23,20 @@ from carot.files import write_atomically
 from carot.training import Recipe
 
 TWO, FOUR = ["es"], ["es", "ru", "vi"]
-RUNS: dict[str, tuple[str, list[str], dict[str, float]]] = {
+SQUARED = {"form": "squared", "candidates": 4}
+SMALL = {"gamma": {"en": 0.25, "es": 4.0}}
+RUNS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "before": ("", TWO, {}),
     "dco": ("dco", TWO, {}),
-    "dco, gamma en 0.25": ("dco", TWO, {"en": 0.25, "es": 4.0}),
+    "dco, gamma en 0.25": ("dco", TWO, SMALL),
+    "dco, squared": ("dco", TWO, SQUARED),
+    "dco, squared, gamma en 0.25": ("dco", TWO, SQUARED | SMALL),
     "dpo": ("dpo", TWO, {}),
     "sft_gold": ("sft_gold", TWO, {}),
-    "dco+dpo": ("dco+dpo", TWO, {}),
+    "dco+dpo, squared": ("dco+dpo", TWO, SQUARED),
     "four-before": ("", FOUR, {}),
     "four-dco": ("dco", FOUR, {}),
+    "four-dco, squared": ("dco", FOUR, SQUARED),
     "four-calm": ("calm", FOUR, {}),
 }
 RECIPE = {
@@ -52,7 +57,7 @@ RECIPE = {
 
 def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train once and evaluate; what was found is kept in a file."""
-    objective, languages, gamma = RUNS[name]
+    objective, languages, preferences = RUNS[name]
     path = options.output / f"{name.replace(' ', '-').replace(',', '')}-{seed}.json"
     if path.is_file():
         found: dict[str, Any] = json.loads(path.read_text())
@@ -61,7 +66,7 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found = {"name": name, "seed": seed}
     if objective:
         training = {**RECIPE["training"], "seed": seed, "learning_rate": options.learning_rate}  # type: ignore[dict-item]
-        content = {**RECIPE, "training": training}
+        content = {**RECIPE, "training": training, "preferences": preferences}
         started = time.perf_counter()
         model = train_dco(
             model,
@@ -70,9 +75,7 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
             ["en", *languages],
             data=f"task:bmlama:{options.data}",
             limit=options.facts,
-            candidates=options.candidates,
             objective=objective,
-            gamma=gamma,
             recipe=Recipe.from_dict(content),
         )
         found["seconds"] = time.perf_counter() - started
@@ -127,7 +130,6 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--runs", nargs="+", default=["before:0", "dco:0"])
     parser.add_argument("--facts", type=int, default=400)
-    parser.add_argument("--candidates", type=int, default=4)
     parser.add_argument("--held-out", type=int, default=300)
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     options = parser.parse_args()
