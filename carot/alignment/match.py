@@ -102,7 +102,7 @@ class Guard:
     @property
     def is_on(self) -> bool:
         """Whether any match is refused."""
-        return max(self.threshold, *self.languages.values(), 0.0) > 0
+        return any(threshold > 0 for threshold in (self.threshold, *self.languages.values()))
 
     def __str__(self) -> str:
         thresholds = sorted(self.languages.values()) or [self.threshold]

@@ -126,12 +126,12 @@ def steerings(
     moved = moved.mean(0)  # (R, S)
     interpolation = (moved * mask).sum(-1) / mask.sum(-1).clamp_min(1)
     first = seen[min(seen)]
+    match, least = first.match.float().tolist(), first.least.tolist()
     with_english = english.batch.input_ids.shape[1] > 0
     for place, row in enumerate(english.rows.tolist()):
-        quality = float(first.match[place]) if with_english else None
-        least = float(first.least[place])
-        if quality is not None and quality < least:
-            reason = f"match {quality:.2f} below {least:.2f}"
+        quality = match[place] if with_english else None
+        if quality is not None and quality < least[place]:
+            reason = f"match {quality:.2f} below {least[place]:.2f}"
             rows[row] = Steering(False, reason, quality)
         else:
             rows[row] = Steering(True, None, quality, float(interpolation[place]))
