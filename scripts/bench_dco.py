@@ -89,8 +89,7 @@ def main() -> None:
         trainer, theirs = trl_batch(model, tokenizer, rows, folder)
         mine = own_batch(theirs, rows, Collator(tokenizer, 256))
         device = next(model.parameters()).device
-        mine = {key: x.to(device) if torch.is_tensor(x) else x for key, x in mine.items()}
-        theirs = {key: x.to(device) if torch.is_tensor(x) else x for key, x in theirs.items()}
+        mine, theirs = (trainer._prepare_inputs(batch) for batch in (mine, theirs))
         objective, anatomy = Dco(1.0, gamma_table(["en", "es"], 1.0, {})), dissect(model)
         model.train()
         steps = {

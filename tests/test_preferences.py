@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import aligner_of, refusal
+from helpers import aligner_of, every_architecture, refusal
 from peft import LoraConfig, get_peft_model
 from tiny import corpus, tiny_model, tiny_tokenizer
 from torch import Tensor
@@ -23,7 +23,12 @@ from carot.evaluation.tasks import get_task
 from carot.models.anatomy import dissect
 from carot.training import Recipe, train
 from carot.training.collate import Collator
-from carot.training.data import EncodedComparison, Instruction, encode_instruction
+from carot.training.data import (
+    EncodedComparison,
+    EncodedInstruction,
+    Instruction,
+    encode_instruction,
+)
 from carot.training.gammas import gamma_table, gammas_of_weights
 from carot.training.objectives import Dco, Dpo
 from carot.training.objectives.preferences import changes, dco_loss, response_log_probs
@@ -127,7 +132,9 @@ def encoded(sides: int, count: int = 3, candidates: int = 2) -> list[EncodedComp
         made = [
             encode_instruction(
                 tokenizer,
-                Instruction(side.prompt, text * (1 + number), side.language, row.id),
+                Instruction(
+                    side.prompt + " it" * number, text * (1 + number), side.language, row.id
+                ),
                 separator=None,
                 end=False,
                 max_length=64,
@@ -179,6 +186,62 @@ def test_a_loss_is_the_mean_over_its_rows_whatever_their_padding(objective: Any,
         together = float(objective.loss(anatomy, collated(rows)))
         alone = [float(objective.loss(anatomy, collated([row]))) for row in rows]
     assert together == pytest.approx(sum(alone) / len(alone), rel=1e-4)
+
+
+def loss_and_gradients(name: str, batch: Any, *, checkpointing: bool = False) -> Any:
+    anatomy = dissect(copy.deepcopy(tiny_model(name)))
+    if checkpointing:
+        anatomy.model.train().gradient_checkpointing_enable({"use_reentrant": False})
+    loss = Dco(1.0, GAMMAS).loss(anatomy, batch)
+    loss.backward()
+    named = anatomy.model.named_parameters()
+    return loss.detach(), {key: one.grad for key, one in named if one.grad is not None}
+
+
+@every_architecture
+def test_a_prompt_that_runs_once_for_its_responses_changes_nothing(name: str) -> None:
+    batch = collated([*encoded(2, 1), *encoded(2, 2, candidates=4)])
+    assert batch["shared"]["prompt_mask"].sum(-1).unique().numel() > 1
+    loss, expected = loss_and_gradients(name, {**batch, "shared": {}})
+    shared, found = loss_and_gradients(name, batch)
+    assert float(shared) == pytest.approx(float(loss), rel=1e-5)
+    assert found.keys() == expected.keys()
+    for key, gradient in expected.items():
+        size = float(gradient.abs().max())
+        assert torch.allclose(found[key], gradient, rtol=1e-3, atol=1e-4 * size + 1e-9), key
+
+
+def test_with_gradient_checkpointing_prompts_run_with_each_response() -> None:
+    batch = collated(encoded(2, candidates=4))
+    loss, expected = loss_and_gradients("llama", batch)
+    again, found = loss_and_gradients("llama", batch, checkpointing=True)
+    assert float(again) == pytest.approx(float(loss), rel=1e-5)
+    for key, gradient in expected.items():
+        assert torch.allclose(found[key], gradient, rtol=1e-3, atol=1e-5), key
+
+
+def test_prompts_are_shared_where_that_saves_enough() -> None:
+    def rows(prompt: int, response: int) -> list[EncodedInstruction]:
+        ids = list(range(3, 3 + prompt))
+        return [
+            EncodedInstruction([*ids, *[100 + row] * response], prompt, "en", "0")
+            for row in range(3)
+        ]
+
+    collator = Collator(tiny_tokenizer(), 64)
+    made = collator.shared(rows(10, 2))
+    assert made["prompt_ids"].shape == (1, 10)
+    assert made["owners"].tolist() == [0, 0, 0]
+    assert made["response_ids"].tolist() == [[100, 100], [101, 101], [102, 102]]
+    assert collator.shared(rows(2, 20)) == {}
+    one = collator.shared(rows(10, 1))
+    batch = {**collator.instructions(rows(10, 1)), "shared": one}
+    anatomy = dissect(tiny_model("llama"))
+    with torch.no_grad():
+        found, alone = (
+            response_log_probs(anatomy, given) for given in (batch, {**batch, "shared": {}})
+        )
+    assert torch.allclose(found, alone, atol=1e-5)
 
 
 def test_gammas_go_with_their_languages() -> None:
@@ -245,8 +308,6 @@ def test_dpo_is_trl_s_loss(tmp_path: Path) -> None:
             [*start, *tokenizer(text, add_special_tokens=False)["input_ids"], 2] for text in answers
         ]
         encoded_rows.append((str(number), len(start), made))
-    from carot.training.data import EncodedInstruction
-
     comparisons = []
     for key, start, made in encoded_rows:
         sides = tuple(EncodedInstruction(ids, start, "en", key) for ids in made)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 
 from carot.alignment import ModelIdentity
 from carot.errors import CarotError
@@ -198,6 +199,14 @@ def last_logits(model: nn.Module, keep: int = 1) -> dict[str, int]:
     """Return the forward argument that limits logits to the last positions, where there is one."""
     limits = accepts(without_adapter(model).forward, "logits_to_keep")
     return {"logits_to_keep": keep} if limits else {}
+
+
+def checkpoints_activations(model: nn.Module) -> bool:
+    """Whether blocks run again in the backward pass, where a cache would be filled twice."""
+    return any(
+        getattr(module, "gradient_checkpointing", False) or isinstance(module, CheckpointWrapper)
+        for module in model.modules()
+    )
 
 
 def cache_argument(model: nn.Module) -> str:

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
-from transformers import DynamicCache
+from torch import nn
 
 from carot.errors import CarotError
-from carot.models.anatomy import cache_argument, last_logits, text_config
+from carot.models.continuing import cached_logits, continued_logits, new_cache
 from carot.models.encoding import Batch, padding_id, token_ids
-from carot.models.head import head_at
 
 Reduction = Literal["mean", "sum"]
 
@@ -142,8 +140,8 @@ def score_batch(
     run : callable
         Runs the prefill, steered or not.
     """
-    cache = DynamicCache(config=text_config(model))
-    first = run(lambda: _logits(model, cache, 1, **batch.model_inputs()))[:, -1]  # (B, V)
+    cache = new_cache(model)
+    first = run(lambda: cached_logits(model, cache, 1, **batch.model_inputs()))[:, -1]  # (B, V)
     log_probs = first.float().log_softmax(-1)
     best = log_probs.argmax(-1).tolist()
     totals = [[float(log_probs[i, ids[0]]) for ids in row.tokens] for i, row in enumerate(rows)]
@@ -184,42 +182,21 @@ def _continuations(
     fill: int,
 ) -> list[tuple[float, bool]]:
     """Score all tokens but the first, going on from the prompts' cache: the sum, and if greedy."""
-    device = batch.input_ids.device
-    index = torch.tensor(owners, device=device)
-    width = max(map(len, tokens)) - 1
-    lengths = torch.tensor([len(ids) - 1 for ids in tokens], device=device)
-    padded = torch.tensor(
-        [ids + [fill] * (width + 1 - len(ids)) for ids in tokens], device=device
-    )  # (R, width + 1)
-    valid = torch.arange(width, device=device) < lengths[:, None]  # (R, width)
-    prompt_mask = batch.attention_mask[index]
+    index = torch.tensor(owners, device=batch.input_ids.device)
+    width = max(map(len, tokens))
+    ids = torch.tensor([row + [fill] * (width - len(row)) for row in tokens], device=index.device)
+    lengths = torch.tensor([len(row) for row in tokens], device=index.device)
+    mask = torch.arange(width, device=index.device) < lengths[:, None]
     cache.batch_select_indices(index)
-    with head_at(model, valid) as picked:
-        logits = _logits(
-            model,
-            cache,
-            width,
-            input_ids=padded[:, :-1],
-            attention_mask=torch.cat([prompt_mask, valid.to(prompt_mask.dtype)], -1),
-            position_ids=prompt_mask.sum(-1, keepdim=True) + torch.arange(width, device=device),
-        )
-    owner, place = (where.to(logits.device) for where in valid.nonzero(as_tuple=True))  # (N,)
-    logits = logits[0] if picked else logits[:, -width:][owner, place]  # (N, V)
-    targets = padded[:, 1:].to(logits.device)[owner, place]
+    prompt_mask = batch.attention_mask[index]
+    logits, targets, rows = continued_logits(model, cache, prompt_mask, ids, mask)
     log_probs = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     missed = (logits.argmax(-1) != targets).float()
     sums = torch.zeros(len(tokens), device=logits.device)
     return list(
         zip(
-            sums.index_add(0, owner, log_probs).tolist(),
-            (sums.index_add(0, owner, missed) == 0).tolist(),
+            sums.index_add(0, rows, log_probs).tolist(),
+            (sums.index_add(0, rows, missed) == 0).tolist(),
             strict=True,
         )
     )
-
-
-def _logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> Tensor:
-    """Logits of the last ``keep`` positions at least, (B, keep or more, V), filling the cache."""
-    arguments = {cache_argument(model): cache, "use_cache": True} | last_logits(model, keep)
-    logits: Tensor = model(**inputs, **arguments).logits
-    return logits

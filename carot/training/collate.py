@@ -12,6 +12,9 @@ from torch import Tensor
 from carot.models.encoding import encode, padding_id
 from carot.training.data import EncodedComparison, EncodedInstruction
 
+SHARING = 0.6
+"""Prompts run once for all their responses where this share of the positions, or less, is left."""
+
 IGNORED = -100
 """Label of a position that is not trained on, as in transformers."""
 
@@ -87,6 +90,35 @@ class Collator:
             "pairs": torch.tensor(pairs),
             "question": torch.tensor(question),
             "weights": torch.tensor(weights),
+            "shared": self.shared([side for row in rows for side in row.rows]),
+        }
+
+    def shared(self, rows: Sequence[EncodedInstruction]) -> dict[str, Tensor]:
+        """Split rows into Q different prompts (Q, P) and R responses (R, T); ``owners`` is (R,).
+
+        Prompts are padded on the left. Empty where that saves little.
+        """
+        prompts: dict[tuple[int, ...], int] = {}
+        owners = [
+            prompts.setdefault(tuple(row.ids[: row.response_start]), len(prompts)) for row in rows
+        ]
+        responses = [row.ids[row.response_start :] for row in rows]
+        width, length = max(map(len, prompts)), max(map(len, responses))
+        together = len(prompts) * width + len(rows) * (length - 1)
+        alone = len(rows) * max(len(row.ids) for row in rows)
+        if together > SHARING * alone or () in prompts:
+            return {}
+        fill = padding_id(self.tokenizer)
+        return {
+            "prompt_ids": torch.tensor([[fill] * (width - len(ids)) + [*ids] for ids in prompts]),
+            "prompt_mask": torch.tensor(
+                [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
+            ),
+            "response_ids": torch.tensor([ids + [fill] * (length - len(ids)) for ids in responses]),
+            "response_mask": torch.tensor(
+                [[at < len(ids) for at in range(length)] for ids in responses]
+            ),
+            "owners": torch.tensor(owners),
         }
 
     def parallel(self, rows: Sequence[tuple[int, str, str]]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from carot.models.anatomy import Anatomy
+from carot.models.anatomy import Anatomy, checkpoints_activations
+from carot.models.continuing import cached_logits, continued_logits, new_cache
+from carot.models.encoding import position_ids
 from carot.training.objectives.base import Batch, Kind
 from carot.training.objectives.sft import response_logits
 
@@ -26,17 +28,53 @@ def response_log_probs(anatomy: Anatomy, batch: Batch, reduction: Reduction = "s
     anatomy : Anatomy
         Of the model.
     batch : mapping
-        ``input_ids``, ``attention_mask`` and ``labels``, (R, S).
+        ``input_ids``, ``attention_mask`` and ``labels``, (R, S); and ``shared``, where responses
+        have prompts in common, which then run once (but not with gradient checkpointing, which
+        keeps no cache).
     reduction : {"sum", "mean"}
         Over the tokens of a response.
     """
-    logits, targets, rows = response_logits(anatomy, batch)
-    chosen = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    count = len(batch["labels"])
-    sums = torch.zeros(count, device=chosen.device).index_add(0, rows, chosen)
-    if reduction == "sum":
+    if batch.get("shared") and not checkpoints_activations(anatomy.model):
+        sums = _with_shared_prompts(anatomy, batch["shared"])
+    else:
+        logits, targets, rows = response_logits(anatomy, batch)
+        sums = torch.zeros(len(batch["labels"]), device=logits.device)
+        sums = sums.index_add(0, rows, _chosen(logits, targets))
+    if reduction == "mean":
+        sums = sums / _response_tokens(batch).to(sums.device)
+    return sums
+
+
+def _with_shared_prompts(anatomy: Anatomy, batch: Batch) -> Tensor:
+    """Run each prompt once, and its responses from its cache, through which gradients go."""
+    model, ids, mask = anatomy.model, batch["response_ids"], batch["response_mask"]
+    prompt_mask, owners = batch["prompt_mask"], batch["owners"]
+    cache = new_cache(model)
+    first = cached_logits(
+        model,
+        cache,
+        1,
+        input_ids=batch["prompt_ids"],
+        attention_mask=prompt_mask,
+        position_ids=position_ids(prompt_mask),
+    )[:, -1]  # (Q, V)
+    rows = owners.to(first.device)
+    sums = first.float().log_softmax(-1)[rows, ids[:, 0].to(first.device)]
+    if ids.shape[1] == 1:
         return sums
-    return sums / torch.bincount(rows, minlength=count).clamp_min(1)
+    cache.batch_select_indices(owners)
+    logits, targets, rows = continued_logits(model, cache, prompt_mask[owners], ids, mask)
+    return sums.index_add(0, rows, _chosen(logits, targets))
+
+
+def _chosen(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the log-probability of each target, (N,)."""
+    return logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+
+def _response_tokens(batch: Batch) -> Tensor:
+    labels: Tensor = batch["labels"]
+    return (labels[:, 1:] >= 0).sum(-1).clamp_min(1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +146,7 @@ def changes(anatomy: Anatomy, batch: Batch, reduction: Reduction) -> tuple[Tenso
     policy = response_log_probs(anatomy, batch, reduction)
     reference = batch["reference"].to(policy.device)
     if reduction == "mean":
-        reference = reference / (batch["labels"][:, 1:] >= 0).sum(-1).to(policy.device)
+        reference = reference / _response_tokens(batch).to(policy.device)
     winner, loser = batch["pairs"].to(policy.device).unbind(-1)
     offset = reference[winner] - reference[loser]
     return policy[winner] - policy[loser] - offset, offset
