@@ -52,15 +52,25 @@ def launch(output: Path, recipe: dict[str, Any], processes: int, *options: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["alternate", "sum"])
-def test_two_processes_have_the_losses_of_one(tmp_path: Path, kind: str) -> None:
-    schedule = {"schedule": {"steps": 6, "kind": kind}}
-    one = launch(tmp_path / "one", content(8, **schedule), 1)
-    two = launch(tmp_path / "two", content(4, **schedule), 2)
-    assert len(one) == len(two) == (9 if kind == "alternate" else 6)
+@pytest.mark.parametrize(
+    ("kind", "objective", "logged"),
+    [("alternate", "carot", 9), ("sum", "carot", 6), ("sum", "dco", 6)],
+)
+def test_two_processes_have_the_losses_of_one(
+    tmp_path: Path, kind: str, objective: str, logged: int
+) -> None:
+    changes = {
+        "objective": objective,
+        "schedule": {"steps": 6, "kind": kind},
+        "data": {"held_out": 12, "languages": ["en", "es"]},
+        "preferences": {"candidates": 3},
+    }
+    one = launch(tmp_path / "one", content(8, **changes), 1)
+    two = launch(tmp_path / "two", content(4, **changes), 2)
+    assert len(one) == len(two) == logged
     for alone, shared in zip(one, two, strict=True):
         assert shared.keys() == alone.keys()
-        for key in ("loss", "loss_sft", "loss_carot", "grad_norm"):
+        for key in ("loss", "loss_sft", "loss_carot", "loss_dco", "grad_norm"):
             if key in alone:
                 assert shared[key] == pytest.approx(alone[key], rel=1e-4, abs=1e-4), key
     weights = [load_file(tmp_path / name / "adapter_model.safetensors") for name in ("one", "two")]
@@ -76,6 +86,7 @@ def test_sharded_parameters_have_the_same_gradients() -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "carot: 19 gradients agree" in ran.stdout
     assert "sft: 39 gradients agree" in ran.stdout
+    assert "dco: 39 gradients agree" in ran.stdout
 
 
 @pytest.mark.slow
