@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from accelerate.utils import send_to_device
 
 from carot.errors import CarotError
 from carot.files import read_text, write_atomically
@@ -69,8 +70,8 @@ class Reference:
         """Return the sum for each row, in nats; computes those that are not there yet."""
         keys = [_key(row) for row in rows]
         missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in self.values}
-        # Alike lengths together: little padding.
-        waiting = sorted(missing.items(), key=lambda entry: len(entry[1].ids))
+        # The same prompts together: they run once. Prompts of like length: little padding.
+        waiting = sorted(missing.items(), key=lambda entry: (entry[1].response_start, entry[1].ids))
         if waiting:
             self._compute(waiting, collator, batch_size, progress)
             if self.path is not None:
@@ -92,12 +93,9 @@ class Reference:
         with track("reference", len(waiting), enabled=progress) as advance:
             for start in range(0, len(waiting), batch_size):
                 part = waiting[start : start + batch_size]
-                batch = collator.instructions([row for _, row in part])
-                tensors = {
-                    key: value.to(device) if torch.is_tensor(value) else value
-                    for key, value in batch.items()
-                }
-                sums = response_log_probs(self.anatomy, tensors).tolist()
+                rows = [row for _, row in part]
+                batch = {**collator.instructions(rows), "shared": collator.shared(rows)}
+                sums = response_log_probs(self.anatomy, send_to_device(batch, device)).tolist()
                 self.values |= dict(zip((key for key, _ in part), sums, strict=True))
                 advance(len(part))
         self.anatomy.model.train(training)
