@@ -75,7 +75,7 @@ def run_demo(
         depth = len(dissect(model).layers)
         layers = DEMO_LAYERS if model_name == DEMO_MODEL else [round(0.3 * depth)]
     corpus = ParallelCorpus.bundled(["en", *languages])
-    aligner = fit_aligner(model, tokenizer, corpus, layers=layers, progress=progress)
+    aligner = fit_aligner(model, tokenizer, corpus, layers=layers, guard=False, progress=progress)
     clock.append(time.perf_counter())
     steered = wrap(model, tokenizer, aligner, layers=layers, theta=theta, min_match=0.0)
     answers = _answer(steered, questions, progress)

@@ -47,7 +47,7 @@ def main() -> None:
 
     model, tokenizer = carot.load_model(arguments.model, dtype=arguments.dtype)
     corpus = carot.ParallelCorpus.bundled(["en", "es", "fr"], limit=100)
-    aligner = carot.fit_aligner(model, tokenizer, corpus, layers=[arguments.layer])
+    aligner = carot.fit_aligner(model, tokenizer, corpus, layers=[arguments.layer], guard=False)
     steered = {
         hooks: carot.wrap(model, tokenizer, aligner, layer=arguments.layer, hooks=hooks)  # type: ignore[arg-type]
         for hooks in ("nnsight", "torch")

@@ -64,7 +64,7 @@ def main() -> None:
 
     model, tokenizer = load_model(options.model)
     corpus = ParallelCorpus.bundled(["en", "es"], limit=60)
-    aligner = fit_aligner(model, tokenizer, corpus, [options.layer])
+    aligner = fit_aligner(model, tokenizer, corpus, [options.layer], guard=False)
     config = LoraConfig(task_type="CAUSAL_LM", r=64, lora_alpha=64, target_modules="all-linear")
     model = get_peft_model(model, config).train()
     anatomy = dissect(model)

@@ -121,7 +121,7 @@ def ask(model: Any, tokenizer: Any, options: argparse.Namespace) -> dict[str, An
 
 def angles(before: Aligner, model: Any, tokenizer: Any, corpus: ParallelCorpus) -> dict[str, Any]:
     """How far training has turned the subspaces that the aligner was fitted on."""
-    after = fit_aligner(model, tokenizer, corpus, list(before))
+    after = fit_aligner(model, tokenizer, corpus, list(before), guard=False)
     return {str(layer): drift(before[layer], after[layer]).summary() for layer in before}
 
 

@@ -199,7 +199,9 @@ def test_the_guard_is_calibrated_on_fitting_kept_with_the_aligner_and_used(tmp_p
     assert Aligner.from_pretrained(tmp_path).guards == aligner.guards
     wrapped = carot.wrap(tiny_model("llama"), tiny_tokenizer(), aligner, layers=[2, LAYER])
     assert wrapped.guard == aligner.guards[LAYER]
-    without = Aligner(aligner.layers, aligner.languages, aligner.model)
+    parts = (tiny_model("llama"), tiny_tokenizer())
+    without = carot.fit_aligner(*parts, corpus(), [LAYER], guard=False)
+    assert without.guards == {}
     assert carot.wrap(tiny_model("llama"), tiny_tokenizer(), without).guard == Guard(0.0)
     assert "min_match is 2" in refusal(steered, "llama", min_match=2)
 

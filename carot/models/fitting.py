@@ -44,6 +44,7 @@ def fit_aligner(
     *,
     max_length: int = MAX_LENGTH,
     batch_size: int = 32,
+    guard: bool = True,
     layers_path: str | None = None,
     progress: bool = False,
 ) -> Aligner:
@@ -65,6 +66,8 @@ def fit_aligner(
         Tokens of a sentence that are used.
     batch_size : int
         Sentences in one forward pass.
+    guard : bool
+        Calibrate the guard, which takes 128 sentences of each language once more.
     layers_path : str, optional
         Where the decoder layers are, for an architecture in which they are not found.
     progress : bool
@@ -112,9 +115,9 @@ def fit_aligner(
             "torch": version("torch"),
         },
     )
-    prompts, english = _calibration_pairs(corpus, batch_size)
-    if not prompts:
+    if not guard or ENGLISH not in corpus:
         return aligner
+    prompts, english = _calibration_pairs(corpus, batch_size)
     return calibrate_guard(
         model,
         tokenizer,
@@ -129,12 +132,10 @@ def fit_aligner(
 
 
 def _calibration_pairs(corpus: ParallelCorpus, size: int) -> tuple[list[str], list[str]]:
-    """Take sentences of each other language, with the English ones, if there are any.
+    """Take sentences of each other language, with the English ones.
 
     ``size`` of them stand in one language after another: each such batch has the same English.
     """
-    if ENGLISH not in corpus:
-        return [], []
     order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(0)).tolist()
     # Of like length together: little padding, and wrong pairs that length does not tell apart.
     rows = sorted(order[:CALIBRATION_PAIRS], key=lambda row: len(corpus[ENGLISH][row]))
