@@ -1,9 +1,10 @@
 """What a DCO step costs, against a DPO step of TRL on as many answers; in one run.
 
 DCO has P questions in two languages, TRL 2P preference pairs with the same tokens, and references
-that are computed beforehand. Forward and backward are timed, the two in turn.
+that are computed beforehand. Forward and backward are timed, in turn; of DCO also without a prompt
+that runs once for both of its responses. ``--context 3`` puts three sentences before each question.
 
-    python scripts/bench_dco.py [--model demo] [--pairs 4] [--repeats 5]
+    python scripts/bench_dco.py [--model demo] [--pairs 4] [--context 0] [--repeats 5]
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from carot import load_model
+from carot.corpora import ParallelCorpus
 from carot.models.anatomy import dissect
 from carot.training.collate import Collator
 from carot.training.data import EncodedComparison, EncodedInstruction
@@ -79,11 +82,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--context", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
 
     model, tokenizer = load_model(options.model)
-    items = dict(list(read_items("task:demo", ["en", "es"]).items())[: options.pairs])
+    corpus = ParallelCorpus.bundled(["en", "es"])
+    before = {
+        language: "".join(f"{text}\n" for text in corpus[language][: options.context])
+        for language in corpus.languages
+    }
+    items = {
+        key: {
+            language: replace(choice, prompt=before[language] + choice.prompt)
+            for language, choice in item.items()
+        }
+        for key, item in read_items("task:demo", ["en", "es"], options.pairs).items()
+    }
     rows = dco_comparisons(items)
     with tempfile.TemporaryDirectory() as folder:
         trainer, theirs = trl_batch(model, tokenizer, rows, folder)
@@ -95,6 +110,9 @@ def main() -> None:
         steps = {
             "trl dpo": lambda: trainer.compute_loss(model, theirs),
             "carot dco": lambda: objective.loss(anatomy, mine),
+            "carot dco, each with its prompt": lambda: objective.loss(
+                anatomy, {**mine, "shared": {}}
+            ),
         }
         times: dict[str, list[float]] = {name: [] for name in steps}
         for repeat in range(options.repeats + 1):
@@ -114,7 +132,7 @@ def main() -> None:
     for name, seconds in times.items():
         ratios = [own / trl for own, trl in zip(seconds, times["trl dpo"], strict=True)]
         median = 1000 * statistics.median(seconds)
-        print(f"{name:10} {median:8.0f} ms  {statistics.median(ratios):.2f} of trl dpo")
+        print(f"{name:31} {median:8.0f} ms  {statistics.median(ratios):.2f} of trl dpo")
 
 
 if __name__ == "__main__":

@@ -225,14 +225,14 @@ def test_prompts_are_shared_where_that_saves_enough() -> None:
         ids = list(range(3, 3 + prompt))
         return [
             EncodedInstruction([*ids, *[100 + row] * response], prompt, "en", "0")
-            for row in range(3)
+            for row in range(30)
         ]
 
     collator = Collator(tiny_tokenizer(), 64)
     made = collator.shared(rows(10, 2))
     assert made["prompt_ids"].shape == (1, 10)
-    assert made["owners"].tolist() == [0, 0, 0]
-    assert made["response_ids"].tolist() == [[100, 100], [101, 101], [102, 102]]
+    assert made["owners"].tolist() == [0] * 30
+    assert made["response_ids"].tolist() == [[100 + row] * 2 for row in range(30)]
     assert collator.shared(rows(2, 20)) == {}
     one = collator.shared(rows(10, 1))
     batch = {**collator.instructions(rows(10, 1)), "shared": one}

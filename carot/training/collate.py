@@ -12,8 +12,9 @@ from torch import Tensor
 from carot.models.encoding import encode, padding_id
 from carot.training.data import EncodedComparison, EncodedInstruction
 
-SHARING = 0.6
-"""Prompts run once for all their responses where this share of the positions, or less, is left."""
+WORTH_SHARING = 128
+"""Positions that must be saved where prompts run once for all their responses: a second pass reads
+all weights, and writes their gradients, once more."""
 
 IGNORED = -100
 """Label of a position that is not trained on, as in transformers."""
@@ -96,7 +97,7 @@ class Collator:
     def shared(self, rows: Sequence[EncodedInstruction]) -> dict[str, Tensor]:
         """Split rows into Q different prompts (Q, P) and R responses (R, T); ``owners`` is (R,).
 
-        Prompts are padded on the left. Empty where that saves little.
+        Prompts are padded on the left. Empty where sharing saves little.
         """
         prompts: dict[tuple[int, ...], int] = {}
         owners = [
@@ -106,7 +107,7 @@ class Collator:
         width, length = max(map(len, prompts)), max(map(len, responses))
         together = len(prompts) * width + len(rows) * (length - 1)
         alone = len(rows) * max(len(row.ids) for row in rows)
-        if together > SHARING * alone or () in prompts:
+        if alone - together < WORTH_SHARING or () in prompts:
             return {}
         fill = padding_id(self.tokenizer)
         return {
