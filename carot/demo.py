@@ -77,7 +77,7 @@ def run_demo(
     corpus = ParallelCorpus.bundled(["en", *languages])
     aligner = fit_aligner(model, tokenizer, corpus, layers=layers, guard=False, progress=progress)
     clock.append(time.perf_counter())
-    steered = wrap(model, tokenizer, aligner, layers=layers, theta=theta, min_match=0.0)
+    steered = wrap(model, tokenizer, aligner, layers=layers, theta=theta)
     answers = _answer(steered, questions, progress)
     clock.append(time.perf_counter())
 

@@ -36,7 +36,7 @@ def steered(name: str) -> carot.CarotModel:
     model, tokenizer = carot.load_model(name)
     corpus = carot.ParallelCorpus.bundled(["en", "es", "fr"], limit=60)
     aligner = carot.fit_aligner(model, tokenizer, corpus, layers=LAYERS, guard=False)
-    return carot.wrap(model, tokenizer, aligner, layers=LAYERS, min_match=0.0)
+    return carot.wrap(model, tokenizer, aligner, layers=LAYERS)
 
 
 def mixed(count: int) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from carot.alignment.fit import sentence_vectors
 from carot.alignment.layer import LayerAligner
 from carot.errors import CarotError
 
@@ -73,6 +74,20 @@ def match_quality(
     halves = mean_log(cosine.amax(-1), target_mask) + mean_log(cosine.amax(-2), source_mask)
     match: Tensor = (halves / 2).exp().masked_fill(~both.any(-1).any(-1), 0)
     return match
+
+
+def prompt_languages(fitted: LayerAligner, states: Tensor, mask: Tensor) -> Tensor:
+    """Return the language that the states of each prompt are nearest to: (B,), rows of ``means``.
+
+    Parameters
+    ----------
+    fitted : LayerAligner
+        Of the layer.
+    states, mask : Tensor
+        Shapes (B, m, d) and (B, m), states before anything is moved, and content tokens.
+    """
+    fitted = fitted.to(states.device, torch.float32)
+    return fitted.nearest_language(sentence_vectors(states, mask, torch.float32))
 
 
 @dataclass(frozen=True)

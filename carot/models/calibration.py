@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from carot.alignment import Aligner, Guard, match_quality, sentence_vectors
+from carot.alignment import Aligner, Guard, match_quality, prompt_languages
 from carot.errors import CarotError, require_positive
 from carot.models.anatomy import dissect
 from carot.models.encoding import Batch, Content, Span, encode
@@ -105,7 +105,8 @@ def calibrate_guard(
             for layer in layers:
                 sides = (source_states[layer], target_states[layer])
                 masks = (source.content_mask, target.content_mask)
-                languages = _languages(aligner, layer, sides[1], masks[1])
+                nearest = prompt_languages(aligner[layer], sides[1], masks[1]).tolist()
+                languages = [aligner.languages[place] for place in nearest]
                 match = match_quality(aligner[layer], *sides, *masks)
                 true[layer] += zip(languages, match.tolist(), strict=True)
                 shifted = [side.roll(1, 0)[others] for side in (sides[0], masks[0])]
@@ -118,10 +119,3 @@ def calibrate_guard(
     return Aligner(
         aligner.layers, aligner.languages, aligner.model, aligner.fit, aligner.defaults, guards
     )
-
-
-def _languages(aligner: Aligner, layer: int, states: Tensor, mask: Tensor) -> list[str]:
-    """Name the language that the states of each prompt are nearest to."""
-    fitted = aligner[layer].to(states.device, torch.float32)
-    nearest = fitted.nearest_language(sentence_vectors(states, mask, torch.float32))
-    return [aligner.languages[place] for place in nearest.tolist()]

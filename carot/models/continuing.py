@@ -24,6 +24,11 @@ def cached_logits(model: nn.Module, cache: Any, keep: int, **inputs: Tensor) -> 
     return logits
 
 
+def target_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the log-probability of each target, (N,), float32, from logits (N, V)."""
+    return logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+
 def continued_logits(
     model: nn.Module, cache: Any, prompt_mask: Tensor, ids: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from carot.errors import CarotError
-from carot.models.continuing import cached_logits, continued_logits, new_cache
+from carot.models.continuing import cached_logits, continued_logits, new_cache, target_log_probs
 from carot.models.encoding import Batch, padding_id, token_ids
 
 Reduction = Literal["mean", "sum"]
@@ -190,7 +190,7 @@ def _continuations(
     cache.batch_select_indices(index)
     prompt_mask = batch.attention_mask[index]
     logits, targets, rows = continued_logits(model, cache, prompt_mask, ids, mask)
-    log_probs = logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    log_probs = target_log_probs(logits, targets)
     missed = (logits.argmax(-1) != targets).float()
     sums = torch.zeros(len(tokens), device=logits.device)
     return list(

@@ -16,7 +16,7 @@ from carot.alignment import (
     Guard,
     LayerAligner,
     match_quality,
-    sentence_vectors,
+    prompt_languages,
 )
 from carot.errors import CarotError
 from carot.interventions import Intervention, Method
@@ -322,5 +322,4 @@ class Steerer:
         if not self.guard.languages:
             return torch.full((len(target),), self.guard.threshold, device=target.device)
         least = torch.tensor([self.guard.of(language) for language in self.languages])
-        nearest = fitted.nearest_language(sentence_vectors(target, mask, fitted.means.dtype))
-        return least.to(target.device)[nearest]
+        return least.to(target.device)[prompt_languages(fitted, target, mask)]

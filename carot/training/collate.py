@@ -70,10 +70,10 @@ class Collator:
         """Stack the responses of all sides of all rows, and compare every two of a side.
 
         ``pairs``, (P, sides, 2), are rows of the stack, ``question``, (P,), is the comparison that
-        a pair belongs to, ``weights``, (P,), its share in it.
+        a pair belongs to.
         """
         batch = self.instructions([side for row in rows for side in row.rows])
-        pairs, question, weights, start = [], [], [], 0
+        pairs, question, start = [], [], 0
         for number, row in enumerate(rows):
             sides, each = len(row.languages), len(row.rows) // len(row.languages)
             here = [
@@ -82,7 +82,6 @@ class Collator:
             ]
             pairs += here
             question += [number] * len(here)
-            weights += [1 / len(here)] * len(here)
             start += len(row.rows)
         return {
             **{key: batch[key] for key in ("input_ids", "attention_mask", "labels")},
@@ -90,7 +89,6 @@ class Collator:
             "languages": [row.languages for row in rows],
             "pairs": torch.tensor(pairs),
             "question": torch.tensor(question),
-            "weights": torch.tensor(weights),
             "shared": self.shared([side for row in rows for side in row.rows]),
         }
 

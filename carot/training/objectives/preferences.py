@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from carot.models.anatomy import Anatomy, checkpoints_activations
-from carot.models.continuing import cached_logits, continued_logits, new_cache
+from carot.models.continuing import cached_logits, continued_logits, new_cache, target_log_probs
 from carot.models.encoding import position_ids
 from carot.training.objectives.base import Batch, Kind
 from carot.training.objectives.sft import response_logits
@@ -39,7 +39,7 @@ def response_log_probs(anatomy: Anatomy, batch: Batch, reduction: Reduction = "s
     else:
         logits, targets, rows = response_logits(anatomy, batch)
         sums = torch.zeros(len(batch["labels"]), device=logits.device)
-        sums = sums.index_add(0, rows, _chosen(logits, targets))
+        sums = sums.index_add(0, rows, target_log_probs(logits, targets))
     if reduction == "mean":
         sums = sums / _response_tokens(batch).to(sums.device)
     return sums
@@ -64,12 +64,7 @@ def _with_shared_prompts(anatomy: Anatomy, batch: Batch) -> Tensor:
         return sums
     cache.batch_select_indices(owners)
     logits, targets, rows = continued_logits(model, cache, prompt_mask[owners], ids, mask)
-    return sums.index_add(0, rows, _chosen(logits, targets))
-
-
-def _chosen(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of each target, (N,)."""
-    return logits.float().log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    return sums.index_add(0, rows, target_log_probs(logits, targets))
 
 
 def _response_tokens(batch: Batch) -> Tensor:
@@ -106,10 +101,11 @@ class Dco:
         gammas = change.new_tensor(
             [[self.gamma[i, j], self.gamma[j, i]] for i, j in batch["languages"]]
         )
-        question, weights = (batch[key].to(change.device) for key in ("question", "weights"))
+        question = batch["question"].to(change.device)
         terms = dco_loss(change, offset, self.beta, gammas[question], self.form)
-        loss: Tensor = (weights * terms).sum() / len(gammas)
-        return loss
+        sums = terms.new_zeros(len(gammas)).index_add(0, question, terms)
+        means: Tensor = sums / question.bincount(minlength=len(gammas))
+        return means.mean()
 
 
 @dataclass(frozen=True)
